@@ -1,0 +1,58 @@
+# SAIL-RL lite: every command sets up .venv by itself the first time, and starts at once after that.
+#   make preview ARGS="--help"          arguments for the command behind a target
+#   make test PYTHON=python3.12         another interpreter for the environment
+
+PYTHON ?= python3
+VENV ?= .venv
+ARGS ?=
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+# Spin-waiting OpenMP threads make a busy machine many times slower.
+export OMP_WAIT_POLICY ?= PASSIVE
+export GOMP_SPINCOUNT ?= 0
+
+.DEFAULT_GOAL := help
+.PHONY: help preview test lab lint bench spine clean
+
+help:  ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+preview: $(READY)  ## Run the whole method in small on this machine
+	$(BIN)/sailrl-lite preview $(ARGS)
+	@echo "Results are under $(CURDIR)/runs (unless ARGS named another folder)."
+
+test: $(READY)  ## Run every test, doctests and notebooks included
+	$(BIN)/python -m pytest $(ARGS)
+
+lab: $(READY)  ## Open the course in JupyterLab
+	$(BIN)/jupyter lab $(ARGS) notebooks/
+
+lint: $(READY)  ## Check style, formatting and types
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+bench: $(READY)  ## Time the building blocks on this machine
+	$(BIN)/python -m sailrl_lite.bench $(ARGS)
+
+spine: $(READY)  ## Run the smallest end-to-end path
+	$(BIN)/sailrl-lite spine $(ARGS)
+
+clean:  ## Remove the environment and all caches; runs/ stays
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stamp is written last and removed first. Without it the environment is new or half installed, and pip
+# cannot tell a half-copied package from a whole one, so it starts from an empty folder. With a stamp that
+# is only older than the pins, pip changes what has changed.
+$(READY): constraints.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+		{ echo "SAIL-RL lite needs Python 3.11 or newer, and $(PYTHON) is not: try make PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+		{ echo "$(PYTHON) cannot make virtual environments: install its venv package (often python3-venv)"; exit 1; }
+	@echo "Setting up $(VENV): some minutes the first time ..."
+	@test -f $@ || $(PYTHON) -m venv --clear $(VENV)
+	@rm -f $@
+	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
