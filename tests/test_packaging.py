@@ -1,0 +1,96 @@
+"""The install files agree with each other: one set of pins, used everywhere."""
+
+import re
+import shutil
+import subprocess
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+# In pieces, so that this file does not name the hosts that it looks for.
+REGISTRIES = ["py" + "pi", "python" + "hosted", "npm" + "js", "deb" + "ian"]
+HOST = re.compile(rf"({'|'.join(REGISTRIES)})\.(org|com|net)", re.IGNORECASE)
+
+
+def pins() -> dict[str, str]:
+    """Package name to exact version, as constraints.txt has it."""
+    found: dict[str, str] = {}
+    for line in (ROOT / "constraints.txt").read_text().splitlines():
+        line = line.partition("#")[0].strip()
+        if not line:
+            continue
+        requirement = Requirement(line)
+        (specifier,) = requirement.specifier
+        name = canonicalize_name(requirement.name)
+        assert specifier.operator == "==", f"{line}: constraints.txt holds exact versions only"
+        assert name not in found, f"{name} is pinned twice"
+        found[name] = specifier.version
+    return found
+
+
+def requirements() -> list[tuple[str, Requirement]]:
+    """Every requirement of the package with the group that names it, its own extras left out."""
+    groups = {"core": PROJECT["dependencies"], **PROJECT["optional-dependencies"]}
+    named = [(group, Requirement(text)) for group, texts in groups.items() for text in texts]
+    return [(group, requirement) for group, requirement in named if requirement.name != PROJECT["name"]]
+
+
+def project_files() -> Iterable[Path]:
+    """The files that git tracks; in an unpacked archive, all that are not hidden and not written by a run."""
+    if shutil.which("git"):
+        command = ["git", "ls-files", "-z"]
+        listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.split("\0")
+        tracked = [ROOT / name for name in listed if name]
+        if tracked:
+            return [path for path in tracked if path.is_file()]
+    written = {"runs", "build", "dist", "__pycache__"}
+    files = [path for path in ROOT.rglob("*") if path.is_file()]
+    return [p for p in files if not any(x.startswith(".") or x in written for x in p.relative_to(ROOT).parts)]
+
+
+@pytest.mark.parametrize("group", ["core", "judge", "notebooks", "gpu", "dev"])
+def test_every_requirement_is_pinned_to_a_version_it_allows(group: str) -> None:
+    pinned = pins()
+    mine = [requirement for name, requirement in requirements() if name == group]
+    assert mine, f"pyproject.toml names nothing under {group}"
+    for requirement in mine:
+        version = pinned.get(canonicalize_name(requirement.name))
+        assert version is not None, f"{requirement.name} ({group}) has no pin in constraints.txt"
+        assert requirement.specifier.contains(version), f"{requirement} ({group}) excludes the pin {version}"
+
+
+def test_pyproject_leaves_exact_versions_to_the_constraints_file() -> None:
+    exact = [str(r) for _, r in requirements() if any(s.operator in ("==", "===") for s in r.specifier)]
+    assert not exact, f"exact versions in pyproject.toml: {exact}"
+
+
+def test_conda_and_make_install_from_the_same_constraints() -> None:
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text())
+    (pip_lines,) = [entry["pip"] for entry in environment["dependencies"] if isinstance(entry, dict)]
+    assert pip_lines == ["-c constraints.txt", "-e .[dev,notebooks]"]
+    assert "-c constraints.txt" in (ROOT / "Makefile").read_text()
+
+
+def test_version_is_the_same_everywhere() -> None:
+    from sailrl_lite import __version__
+
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["version"] == __version__
+
+
+def test_no_file_names_a_registry_host() -> None:
+    """The files must work with whatever index the reader's pip is set up for."""
+    named = []
+    for path in project_files():
+        hit = HOST.search(path.read_bytes().decode("latin-1"))
+        if hit:
+            named.append(f"{path.relative_to(ROOT)}: {hit.group()}")
+    assert not named, f"registry hosts in {named}"
