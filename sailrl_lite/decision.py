@@ -57,7 +57,9 @@ _REWRITES: list[tuple[str, str]] = [
     (r"\bwithout (?:any |great |much )?(?:ado|delay|difficulty|effort|further ado|trouble)\b", "easily"),
     (r"\blittle if any\b|\blittle (?:or|to) no\b", "no"),
     (r"\ba little\b", "some"),
-    (r"\bof (?:little|no) (?:benefit|help|use|value)\b", "useless"),
+    (r"\bof (?:little|no) (?:benefit|help|use|value)\b|\bhas no (?:place|role|room)\b", "useless"),
+    (r"\bout of the question\b|\bruled out\b", "impossible"),
+    (r"\bun(answerable|solvable)\b", r"not \1"),
     (r"\b(avoid|no|skip|without)( any)? (?:excessive|needless|unnecessary)\b", r"\1"),
     (r"\bno brainer\b|\bno (?:problem|trouble)\b|\bself evident\b", "easy"),
     (r"\b(?:low|minimal) (?:complexity|difficulty)\b", "easy"),
@@ -76,6 +78,7 @@ _REWRITES: list[tuple[str, str]] = [
     (r"\b(?:right|straight) (?:away|off)\b|\bstraight from\b|\bat once\b|\bin no time\b", "directly"),
     (r"\b(?:careful|close|closer|second) look\b", "careful"),
     (r"\b(?:a(?: \w+)?|brief|first|mere|one|quick|single) look\b|\bread(?:ing)? (?:off|from)\b", "glance"),
+    (r"\blook at\b", "glance"),
     (r"\bbe (?:read|seen)\b", "be visible"),
     (r"\bis all (?:it |that is |you )?(?:need|requir|tak)\w*", "easily"),
     (rf"\b({_THOUGHT}(?: mode)?) (?:disabled|free|off)\b", r"\1 unnecessary"),
@@ -205,6 +208,8 @@ def _breaks(words: list[str], i: int) -> bool:
     word, before, after = words[i], words[i - 1] if i else "", words[i + 1 : i + 5]
     if word == "so":  # "so think", but "so simple" and "not so hard that ..."
         return not (after and after[0] in _CUES and _CUES[after[0]][1] == 3)
+    if word == "," and after[:1] in (["or"], ["nor"]):
+        return False
     if word in _SOFT_BREAKS:
         nearest = next((w for w in after if w not in _FILLERS and w not in _SOFT_BREAKS), "")
         return not (before in _CUES and nearest in _CUES and _listed(_CUES[before], _CUES[nearest]))
