@@ -1,10 +1,13 @@
 """The install files agree with each other: one set of pins, used everywhere."""
 
+import ast
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterable
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -43,6 +46,18 @@ def requirements() -> list[tuple[str, Requirement]]:
     return [(group, requirement) for group, requirement in named if requirement.name != PROJECT["name"]]
 
 
+def imported_modules() -> set[str]:
+    """The top-level names of all third-party modules that the package imports, inside functions too."""
+    names: set[str] = set()
+    for path in (ROOT / "sailrl_lite").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                names.update(alias.name.partition(".")[0] for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                names.add(node.module.partition(".")[0])
+    return names - sys.stdlib_module_names - {"sailrl_lite"}
+
+
 def project_files() -> Iterable[Path]:
     """The files that git tracks; in an unpacked archive, all that are not hidden and not written by a run."""
     if shutil.which("git"):
@@ -70,6 +85,16 @@ def test_every_requirement_is_pinned_to_a_version_it_allows(group: str) -> None:
 def test_pyproject_leaves_exact_versions_to_the_constraints_file() -> None:
     exact = [str(r) for _, r in requirements() if any(s.operator in ("==", "===") for s in r.specifier)]
     assert not exact, f"exact versions in pyproject.toml: {exact}"
+
+
+def test_every_import_is_a_named_requirement() -> None:
+    """Nothing that the package imports arrives only because another library happens to need it."""
+    named = {canonicalize_name(requirement.name) for _, requirement in requirements()}
+    distributions = packages_distributions()
+    for module in sorted(imported_modules()):
+        # What is not installed here (vllm, say) goes by its own name.
+        found = {canonicalize_name(name) for name in distributions.get(module, [module])}
+        assert found & named, f"{module} is imported, but pyproject.toml does not name {sorted(found)}"
 
 
 def test_conda_and_make_install_from_the_same_constraints() -> None:
