@@ -9,6 +9,7 @@ import operator
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Literal
 
 from sailrl_lite.rewards import Scores
@@ -98,11 +99,10 @@ def verify(problem: "Problem", trace: str, answer: str | None) -> Verdict:
     """
     statements = read_trace(trace)
     reader = _Reader(problem, statements, answer)
-    unclaimed = [name for name in reader.places if name not in reader.claimed]
-    if reader.misfit and unclaimed:
-        # A number may be known as one fact and used as another that was never claimed: a gap, no wrong model.
-        other = _Reader(problem, statements, answer, unclaimed)
-        reader = other if other.fits else reader
+    if reader.misfit and reader.ends_right:
+        # Perhaps no wrong model, but a gap: a number was said as one thing and is used as another.
+        other = _Reader(problem, statements, answer, reader.unsaid())
+        reader = reader if other.misfit else other
     return Verdict(tuple(reader.findings))
 
 
@@ -111,6 +111,7 @@ def verify(problem: "Problem", trace: str, answer: str | None) -> Verdict:
 _Form = tuple[int, ...]
 _Forms = list[_Form | None]
 _Value = int | str
+_Said = tuple[_Value, _Form]  # a number and what it stands for
 
 _OPERATORS = {"+": operator.add, "-": operator.sub}
 _NUMBER = re.compile(r"-?[0-9]{1,9}")
@@ -128,14 +129,22 @@ def _answer_value(answer: str) -> _Value:
     return _value(re.sub(r"(?<=[0-9])\s+(?=[0-9])", "", plain) if len(plain) < 100 else plain)
 
 
+def _dot(form: _Form, worth: list[int]) -> int:
+    return sum(map(operator.mul, form, worth))
+
+
 class _Reader:
     """What a trace has said so far, what it may stand for, and what was found about it.
 
-    Facts that are `assumed` lend the numbers of a trace their forms, but are not stated by it.
+    What is `assumed` lends the numbers of a trace further forms, but is not stated by it.
     """
 
     def __init__(
-        self, problem: "Problem", statements: list[Statement], answer: str | None, assumed: Sequence[str] = ()
+        self,
+        problem: "Problem",
+        statements: list[Statement],
+        answer: str | None,
+        assumed: Sequence[_Said] = (),
     ) -> None:
         self.facts = problem.facts
         terms = [term for target in problem.targets for term in target]
@@ -156,19 +165,40 @@ class _Reader:
         self.stated = set[_Value](self.known)
         self.claimed: dict[str, _Value] = {}
         self.ending: tuple[_Value, _Forms] | None = None  # of the last readable statement
+        self.worked_out = False  # whether that one is a step
         self.misfit = False  # whether the trace is no right model of the problem
         self.assumed = assumed
-        for name in assumed:
-            for number, form in self._parts(name, _value(self.facts[name].value)):
-                self._learn(number, [form])
+        for number, form in assumed:
+            self._learn(number, [form])
 
         self.findings = [self._read(statement) for statement in statements]
         self.findings.append(self._conclude(answer))
 
     @property
-    def fits(self) -> bool:
-        """Whether the trace is a right model of the problem up to the very end."""
-        return not self.misfit and any(form in self.targets for form in (self.ending or (0, []))[1])
+    def ends_right(self) -> bool:
+        """Whether the last statement is a step and comes to what is asked, given the facts as claimed."""
+        if not (self.ending and self.worked_out and (worth := self._worth())):
+            return False
+        return any(_dot(target, worth) == self.ending[0] for target in self.targets)
+
+    def unsaid(self) -> list[_Said]:
+        """What the trace could have said: facts that it left out, and parts of the targets worked out."""
+        missing = [name for name in self.places if name not in self.claimed]
+        said = [part for name in missing for part in self._parts(name, _value(self.facts[name].value))]
+        worth = self._worth()
+        for whole in product((0, 1), repeat=1 + len(self.places)):
+            for digits in ((1, 1), (1, 0), (0, 1)):
+                mask = (whole[0], *(w * d for w in whole[1:] for d in digits), 0)
+                forms = (tuple(map(operator.mul, way, mask)) for way in self.ways)
+                said += [(_dot(form, worth), form) for form in forms]
+        return said
+
+    def _worth(self) -> list[int]:
+        """What each place of a form counts for, with the facts as claimed or else as true; [] for words."""
+        values = [self.claimed.get(name, _value(self.facts[name].value)) for name in self.places]
+        if any(isinstance(value, str) for value in values):
+            return []
+        return [1, *(part for v in map(int, values) for part in (v - v % 10, v % 10)), 0]
 
     def _read(self, statement: Statement) -> Finding:
         if isinstance(statement, Step):
@@ -189,7 +219,7 @@ class _Reader:
             self.misfit = True
             return Finding(said, ("logic", "consistency"), ("logic",), "this is not what is asked")
         if self.assumed:
-            gap = "this needs a fact that was never claimed"
+            gap = "this uses a number as something that was never said"
             return Finding(said, ("logic", "consistency"), ("consistency",), gap)
         return Finding(said, ("logic", "consistency"))
 
@@ -206,6 +236,7 @@ class _Reader:
             reasons.append(f"{name} was {before} before")
         parts = self._parts(name, value)
         # A name of the trace's own making may still repeat a number that has been worked out.
+        self.worked_out = False
         self.ending = value, [parts[0][1], *([] if fact else self.known.get(value, []))]
         for number, form in parts:
             self.stated.add(number)
@@ -227,6 +258,7 @@ class _Reader:
             logic.append(f"{said} is no part of what is asked")
         self.stated.add(step.result)
         self._learn(step.result, forms)
+        self.worked_out = True
         self.ending = step.result, forms
         failed: tuple[Dimension, ...] = (*(("logic",) if logic else ()), *(("consistency",) if gaps else ()))
         return Finding(step, ("logic", "consistency"), failed, "; ".join(logic + gaps))
@@ -250,7 +282,7 @@ class _Reader:
                 form[0] += term.factor * self.constants.get(term.name or "", 1)
         return tuple(form)
 
-    def _parts(self, name: str, value: _Value) -> list[tuple[_Value, _Form]]:
+    def _parts(self, name: str, value: _Value) -> list[_Said]:
         """The numbers that a claim makes known, and what they stand for: the whole, its tens, its units."""
         if name in self.constants:  # misquoted or not, it stands for the constant that it is
             return [(value, self._form(0, factor=self.constants[name]))]
@@ -273,8 +305,8 @@ class _Reader:
             a, b = b, a
         if any(b[1:]):  # a product of two facts is no linear combination
             return self.elsewhere
-        product = tuple(c * b[0] for c in a)
-        return product if max(map(abs, product)) <= _LARGEST else self.elsewhere
+        scaled = tuple(c * b[0] for c in a)
+        return scaled if max(map(abs, scaled)) <= _LARGEST else self.elsewhere
 
     def _is_part(self, form: _Form) -> bool:
         """Whether a form is on the way to a target: all of the constant or nothing, the rest up to its share.
