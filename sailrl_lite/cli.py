@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
 from sailrl_lite import __version__
+from sailrl_lite.commands import add_commands
 from sailrl_lite.errors import SailRLError
 
 LONGEST_LINE = (
@@ -48,6 +49,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     add_score(subparsers)
+    add_commands(subparsers)
     return parser
 
 

@@ -1,0 +1,212 @@
+"""The subcommands that train and measure: preview, sft, rl, evaluate, spine; `cli` has the parser."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from sailrl_lite.errors import SailRLError
+
+Subparsers = Any  # argparse's own name for it is private
+
+
+def add_commands(subparsers: Subparsers) -> None:
+    """Declare every subcommand of this module."""
+    add_preview(subparsers)
+    add_sft(subparsers)
+    add_rl(subparsers)
+    add_evaluate(subparsers)
+    add_spine(subparsers)
+
+
+def _parser(subparsers: Subparsers, name: str, help: str, more: str = "") -> argparse.ArgumentParser:
+    return subparsers.add_parser(
+        name, help=help, description=f"{help[0].upper()}{help[1:]}. {more}",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )  # fmt: skip
+
+
+def _add_run_options(parser: argparse.ArgumentParser, out: str) -> None:
+    parser.add_argument("--out", type=Path, default=Path(out), help="folder of the run")
+    parser.add_argument("--seed", type=int, default=0, help="of data, sampling and initial weights")
+    parser.add_argument("--steps", type=int, help="training steps, where not as many as the rung has")
+    parser.add_argument("--resume", action="store_true", help="go on with the run in --out")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="any other value of config.json"
+    )
+    _add_quiet(parser)
+
+
+def _add_quiet(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+
+
+def _add_rl_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--checkpoint", default="", help="folder of the SFT policy; empty is the shipped one")
+    parser.add_argument("--reward", default="cascade", help="a name of sailrl_lite.rewards.REWARDS")
+
+
+def _settings(args: argparse.Namespace, *names: str) -> dict[str, str]:
+    """What --set and the options of these names ask for, as text."""
+    values = {name: str(getattr(args, name)) for name in names if getattr(args, name) is not None}
+    for pair in args.set:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise SailRLError(f"--set takes KEY=VALUE, not {pair!r}")
+        values[key.strip()] = value.strip()
+    return values
+
+
+# -------------------- preview
+
+
+def add_preview(subparsers: Subparsers) -> None:
+    parser = _parser(
+        subparsers, "preview", "run the whole method in small on this machine",
+        "Measures the shipped SFT policy, trains it with DAPO and the cascade reward, measures it again, and "
+        "writes metrics, figures, the trained policy and a report. Ctrl-C stops with a checkpoint.",
+    )  # fmt: skip
+    _add_run_options(parser, "runs/preview")
+    _add_rl_options(parser)
+    parser.set_defaults(run=run_preview)
+
+
+def run_preview(args: argparse.Namespace) -> int:
+    from sailrl_lite.config import RLConfig
+    from sailrl_lite.study import preview
+
+    config = RLConfig().with_values(_settings(args, "seed", "steps", "checkpoint", "reward"))
+    report = preview.run_preview(config, args.out, args.resume, not args.quiet)
+    print(report.read_text())
+    print(f"report: {report}")
+    return 0
+
+
+# -------------------- sft
+
+
+def add_sft(subparsers: Subparsers) -> None:
+    parser = _parser(
+        subparsers, "sft", "train the micro policy from scratch on the teacher's lessons",
+        "This is how the shipped checkpoint was made. Takes about half an hour on two cores.",
+    )  # fmt: skip
+    _add_run_options(parser, "runs/sft")
+    parser.set_defaults(run=run_sft)
+
+
+def run_sft(args: argparse.Namespace) -> int:
+    from sailrl_lite.config import SFTConfig
+    from sailrl_lite.training.sft import train_sft
+
+    config = SFTConfig().with_values(_settings(args, "seed", "steps"))
+    print(f"policy: {train_sft(config, args.out, args.resume, not args.quiet)}")
+    return 0
+
+
+# -------------------- rl
+
+
+def add_rl(subparsers: Subparsers) -> None:
+    parser = _parser(
+        subparsers,
+        "rl",
+        "train a policy with DAPO and a reward",
+        "Writes metrics.csv and the policy; no evaluation.",
+    )
+    _add_run_options(parser, "runs/rl")
+    _add_rl_options(parser)
+    parser.set_defaults(run=run_rl)
+
+
+def run_rl(args: argparse.Namespace) -> int:
+    from sailrl_lite.config import RLConfig
+    from sailrl_lite.training.rl import train_rl
+
+    config = RLConfig().with_values(_settings(args, "seed", "steps", "checkpoint", "reward"))
+    print(f"policy: {train_rl(config, args.out, args.resume, not args.quiet)}")
+    return 0
+
+
+# -------------------- evaluate
+
+
+def add_evaluate(subparsers: Subparsers) -> None:
+    parser = _parser(
+        subparsers, "evaluate", "measure a policy on unseen problems",
+        "Prints a row a family: accuracy, trigger rate, format, the rewards, tokens, and tokens relative to "
+        "the same policy forced to answer directly, each with a 95%% bootstrap interval over problems.",
+    )  # fmt: skip
+    parser.add_argument(
+        "--checkpoint", default="", help="folder of the policy; empty is the shipped SFT policy"
+    )
+    parser.add_argument("--problems", type=int, default=100, help="problems a family")
+    parser.add_argument("--families", default="", help="names, separated by commas; empty means all")
+    parser.add_argument("--never-think", action="store_true", help="force a direct answer by prefill")
+    parser.add_argument("--temperature", type=float, default=1.0, help="of sampling; 0 is greedy")
+    parser.add_argument("--shortcut", type=float, default=0.0, help="share of pictures with the answer mark")
+    parser.add_argument("--seed", type=int, default=0, help="of sampling and of the bootstrap")
+    parser.add_argument("--out", type=Path, help="also write the table as JSON to this file")
+    _add_quiet(parser)
+    parser.set_defaults(run=run_evaluate)
+
+
+def run_evaluate(args: argparse.Namespace) -> int:
+    from sailrl_lite.config import SHIPPED
+    from sailrl_lite.files import write_text
+    from sailrl_lite.study import evaluation
+    from sailrl_lite.training.models import load_checkpoint
+
+    families = [name for name in args.families.split(",") if name]
+    problems = evaluation.test_problems(args.problems, families, args.shortcut)
+    policy, processor = load_checkpoint(args.checkpoint or SHIPPED)
+    bar = None if args.quiet else "evaluating"
+    never = evaluation.evaluate(
+        policy, processor, problems, evaluation.NEVER_THINK, args.temperature, args.seed, bar=bar
+    )
+    rows = never
+    if not args.never_think:
+        rows = evaluation.evaluate(policy, processor, problems, "", args.temperature, args.seed, bar=bar)
+    rows = evaluation.with_relative_tokens(rows, never)
+    summary = evaluation.summarize(rows, seed=args.seed)
+    print(evaluation.as_text(summary))
+    print(evaluation.as_text(evaluation.summarize(rows, ("kind",), seed=args.seed)))
+    if args.out:
+        table = json.loads(summary.to_json(orient="records"))
+        settings = {k: str(v) for k, v in vars(args).items() if k not in ("run", "out", "quiet")}
+        write_text(args.out, json.dumps({"settings": settings, "families": table}, indent=1) + "\n")
+    return 0
+
+
+# -------------------- spine
+
+
+def add_spine(subparsers: Subparsers) -> None:
+    parser = _parser(
+        subparsers, "spine", "train with several seeds and write the result, a row a seed, stage and family"
+    )
+    parser.add_argument("--seeds", type=int, default=3, help="how many, from 0 on")
+    parser.add_argument("--problems", type=int, default=200, help="test problems a family")
+    parser.add_argument(
+        "--out", type=Path, default=Path("runs/spine"), help="folder of the runs; finished ones are kept"
+    )
+    parser.add_argument("--file", type=Path, default=Path("data/runs/spine.csv"), help="the table to write")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="a value of config.json"
+    )
+    _add_quiet(parser)
+    parser.set_defaults(run=run_spine)
+
+
+def run_spine(args: argparse.Namespace) -> int:
+    import pandas as pd
+
+    from sailrl_lite.config import RLConfig
+    from sailrl_lite.study import spine
+
+    config = RLConfig().with_values(_settings(args))
+    file = spine.run_spine(
+        list(range(args.seeds)), args.out, args.file, config, args.problems, not args.quiet
+    )
+    print(spine.summary(pd.read_csv(file)).round(3).T.to_string(header=False))
+    print(f"table: {file}")
+    return 0

@@ -1,0 +1,112 @@
+"""Run configurations: every value of a run in one printable object, with defaults for the preview rung."""
+
+import difflib
+import json
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Self
+
+from sailrl_lite.errors import SailRLError
+from sailrl_lite.world.teacher import Noise
+
+# The shipped SFT policy of this clone, wherever the command is called from.
+SHIPPED = Path(__file__).resolve().parent.parent / "data" / "micro-sft"
+
+
+class _Config:
+    """What all configurations can do."""
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), indent=2) + "\n"  # type: ignore[call-overload]
+
+    def with_values(self, values: dict[str, str]) -> Self:
+        """A copy with some values set from text, as in `--set learning_rate=1e-4`.
+
+        Raises:
+            SailRLError: an unknown name (the message suggests the nearest), or a text of the wrong type.
+        """
+        known = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+        read: dict[str, Any] = {}
+        for name, text in values.items():
+            if name not in known:
+                near = difflib.get_close_matches(name, known, 1)
+                hint = f"did you mean {near[0]!r}?" if near else f"known names: {', '.join(known)}"
+                raise SailRLError(f"unknown setting {name!r}; {hint}")
+            read[name] = _read(name, text, known[name])
+        return replace(self, **read)  # type: ignore[type-var]
+
+
+def _read(name: str, text: str, like: Any) -> Any:
+    """The value of a text, of the type of the default it replaces."""
+    try:
+        if isinstance(like, bool):
+            return {"true": True, "false": False}[text.lower()]
+        if isinstance(like, int | float):
+            return type(like)(text)
+        if isinstance(like, tuple):
+            return tuple(part.strip() for part in text.split(",") if part.strip())
+        if isinstance(like, str):
+            return text
+    except (KeyError, ValueError):
+        pass
+    raise SailRLError(f"setting {name!r} cannot be {text!r}; it is a {type(like).__name__} such as {like!r}")
+
+
+@dataclass(frozen=True)
+class SFTConfig(_Config):
+    """Supervised fine-tuning of the micro policy from scratch (paper section 3.4.1).
+
+    Attributes:
+        steps, batch: updates, and fresh lessons in each.
+        noise: the teacher's error rates.
+        shortcut: share of pictures that carry the answer mark.
+    """
+
+    seed: int = 0
+    steps: int = 3600
+    batch: int = 64
+    learning_rate: float = 2e-3
+    width: int = 128
+    layers: int = 4
+    shortcut: float = 0.0
+    noise: Noise = field(default_factory=Noise)
+
+
+@dataclass(frozen=True)
+class RLConfig(_Config):
+    """Reinforcement learning with DAPO (paper section 3.4.5, appendix A.2), sized for two CPU cores.
+
+    Attributes:
+        steps: generation batches; each is `prompts` x `rollouts` responses and `updates` optimizer updates.
+        checkpoint: folder of the SFT policy; "" is the shipped one.
+        epochs: how often a run sees each problem (the paper: 3).
+        reward: a name of `sailrl_lite.rewards`.
+        clip, filter_on, refills, overlong: see `sailrl_lite.training.dapo.Dapo`.
+        scale: "none" is reward minus group mean; "group" also divides by the group's deviation.
+        families: of the micro-world; empty means all.
+    """
+
+    seed: int = 0
+    checkpoint: str = ""
+    steps: int = 100
+    prompts: int = 64
+    rollouts: int = 5
+    updates: int = 2
+    epochs: int = 3
+    learning_rate: float = 3e-4
+    temperature: float = 1.0
+    max_new_tokens: int = 64
+    reward: str = "cascade"
+    alpha: float = 0.9
+    clip: str = "asymmetric"
+    filter_on: str = "total"
+    refills: int = 1
+    overlong: str = "mask"
+    scale: str = "none"
+    shortcut: float = 0.0
+    families: tuple[str, ...] = ()
+
+
+def checkpoint_of(config: RLConfig) -> Path:
+    """The folder of the policy that a run starts from."""
+    return Path(config.checkpoint) if config.checkpoint else SHIPPED

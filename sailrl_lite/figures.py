@@ -1,0 +1,162 @@
+"""Every figure of the project, drawn from logs and evaluations in one colour-blind safe style."""
+
+import io
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from sailrl_lite.files import write_bytes
+from sailrl_lite.response import parse_response
+from sailrl_lite.rewards import Components, Reward
+from sailrl_lite.world.problems import Problem
+
+_BLUE, _ORANGE, _GREEN, _RED, _PURPLE, _BROWN = sns.color_palette("colorblind", 6)
+BEFORE, AFTER = _ORANGE, _BLUE
+
+
+def use_style() -> None:
+    """Set the style for all figures of this process."""
+    sns.set_theme(style="whitegrid", context="notebook", palette="colorblind")
+    plt.rcParams.update(
+        {
+            "figure.dpi": 90,
+            "savefig.dpi": 150,
+            "axes.titlesize": 11,
+            "axes.titleweight": "bold",
+            "axes.labelsize": 10,
+            "legend.fontsize": 9,
+            "xtick.labelsize": 9,
+            "ytick.labelsize": 9,
+            "figure.constrained_layout.use": True,
+        }
+    )
+
+
+def save(figure: Figure, path: str | Path) -> Path:
+    """Write a PNG whole; the same figure gives the same bytes."""
+    path = Path(path)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", metadata={"Software": None})
+    write_bytes(path, buffer.getvalue())
+    plt.close(figure)
+    return path
+
+
+def learning_curves(metrics: pd.DataFrame) -> Figure:
+    """Six panels over the training steps, from the rows of metrics.csv."""
+    use_style()
+    panels: list[tuple[str, dict[str, str], tuple[float, float] | None]] = [
+        ("Reward", {"reward": "total"}, (0, 1)),
+        ("Its components", {k: k for k in ("format", "answer", "thinking", "judging")}, (0, 1.03)),
+        ("Trigger rate", {"trigger_think": "thinking needed", "trigger_direct": "not needed"}, (0, 1.03)),
+        ("Quality of the traces", {k: k for k in ("logic", "grounding", "consistency")}, (0, 1.03)),
+        ("Tokens a response", {"tokens": "tokens"}, None),
+        ("KL to the SFT policy", {"kl": "KL a token"}, None),
+    ]
+    figure, axes = plt.subplots(2, 3, figsize=(11, 5.6), sharex=True)
+    for axis, (title, columns, limits) in zip(axes.flat, panels, strict=True):
+        for column, label in columns.items():
+            values = metrics[column]
+            (line,) = axis.plot(metrics["step"], _smooth(values), label=label, lw=2)
+            axis.plot(metrics["step"], values, color=line.get_color(), alpha=0.25, lw=1)
+        axis.set_title(title)
+        if limits:
+            axis.set_ylim(*limits)
+        if len(columns) > 1:
+            axis.legend()
+    for axis in axes[-1]:
+        axis.set_xlabel("step")
+    return figure
+
+
+def _smooth(values: pd.Series) -> pd.Series:
+    return values.rolling(9, min_periods=1, center=True).mean()
+
+
+def before_after(before: pd.DataFrame, after: pd.DataFrame) -> Figure:
+    """Accuracy and trigger rate of each family before and after RL, with the intervals of `summarize`."""
+    use_style()
+    figure, axes = plt.subplots(2, 1, figsize=(11, 5.6), sharex=True)
+    for axis, (measure, title) in zip(
+        axes, (("accuracy", "Accuracy"), ("trigger_rate", "Trigger rate")), strict=True
+    ):
+        for offset, (summary, label, color) in zip(
+            (-0.2, 0.2), ((before, "SFT", BEFORE), (after, "SFT + RL", AFTER)), strict=True
+        ):
+            _bars(axis, summary, measure, offset, label, color)
+        axis.set_ylim(0, 1.05)
+        axis.set_title(f"{title} on unseen problems, 95% intervals")
+    axes[0].legend(ncols=2, loc="lower right")
+    axes[1].set_xticks(range(len(before)), before["family"], rotation=30, ha="right")
+    edges = np.flatnonzero(before["kind"].to_numpy()[1:] != before["kind"].to_numpy()[:-1]) + 0.5
+    for axis in axes:
+        for edge in edges:
+            axis.axvline(edge, color="0.6", ls=":")
+        axis.grid(axis="x", visible=False)
+    starts = [0, *(edges + 0.5)]
+    for start, kind in zip(starts, before["kind"].unique(), strict=True):
+        axes[0].text(start - 0.45, 1.06, kind, va="bottom", fontsize=9, style="italic")
+    axes[0].set_title("Accuracy on unseen problems, 95% intervals", pad=18)
+    return figure
+
+
+def _bars(axis: Axes, summary: pd.DataFrame, measure: str, offset: float, label: str, color: object) -> None:
+    values = summary[measure].to_numpy(float)
+    errors = [values - summary[f"{measure}_low"], summary[f"{measure}_high"] - values]
+    axis.bar(
+        np.arange(len(values)) + offset,
+        values,
+        0.38,
+        label=label,
+        color=color,
+        yerr=errors,
+        ecolor="0.3",
+        capsize=2,
+    )
+
+
+def rollouts(problem: Problem, texts: Sequence[str], graded: Sequence[Components], reward: Reward) -> Figure:
+    """A problem and several responses to it side by side, each with its components and its reward."""
+    use_style()
+    figure, axes = plt.subplots(
+        1, len(texts) + 1, figsize=(2.35 * (len(texts) + 1), 3.7), width_ratios=[1.15, *[1] * len(texts)]
+    )
+    axes[0].imshow(problem.image)
+    need = "needs thinking" if problem.needs_thinking else "no thinking needed"
+    axes[0].set_title(problem.kind)
+    axes[0].set_xlabel(
+        "\n".join(textwrap.wrap(problem.question, 24)) + f"\n\ngold: {problem.gold}\nlabel: {need}"
+    )
+    axes[0].set(xticks=[], yticks=[])
+    for number, (axis, text, c) in enumerate(zip(axes[1:], texts, graded, strict=True), 1):
+        value = reward(c)
+        axis.set_title(
+            f"rollout {number}: R = {'no verdict' if value is None else f'{value:.2f}'}", color=_shade(value)
+        )
+        axis.text(
+            0.02, 0.98, _card(text, c), va="top", family="monospace", fontsize=7.4, transform=axis.transAxes
+        )
+        axis.set(xticks=[], yticks=[])
+        axis.grid(visible=False)
+    axes[0].grid(visible=False)
+    return figure
+
+
+def _shade(value: float | None) -> object:
+    return "0.4" if value is None else sns.color_palette("viridis", as_cmap=True)(0.75 * (1 - value))
+
+
+def _card(text: str, c: Components) -> str:
+    response = parse_response(text)
+    lines = [f"judge: {response.decision}", "", *(response.think or "(blank)").split("\n")[:9], ""]
+    lines += [f"answer: {response.answer}", "", f"format   {c.format}", f"judging  {c.judging}"]
+    thinking = "-" if c.thinking is None else f"{c.thinking:.2f}"
+    lines += [f"thinking {thinking}", f"answer   {c.answer}"]
+    return "\n".join(line[:26] for line in lines)

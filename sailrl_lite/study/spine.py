@@ -1,0 +1,47 @@
+"""The three-seed result: SFT and RL policies on the same unseen problems, a row a seed, stage and family."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from sailrl_lite.config import RLConfig, checkpoint_of
+from sailrl_lite.files import write_text
+from sailrl_lite.study.evaluation import MEASURES, evaluate, test_problems
+from sailrl_lite.training.models import load_checkpoint
+from sailrl_lite.training.rl import train_rl
+
+COLUMNS = ("seed", "stage", "kind", "family", "n", *MEASURES)
+
+
+def run_spine(
+    seeds: list[int], out: Path, file: Path, config: RLConfig, per_family: int, bar: bool = True
+) -> Path:
+    """Train one policy a seed and write `file`; a seed that is finished in `out` is not trained again."""
+    table = []
+    problems = test_problems(per_family)
+    for seed in seeds:
+        this = config.with_values({"seed": str(seed)})
+        folder = out / f"seed-{seed}"
+        policy = folder / "policy"
+        if not policy.is_dir():
+            train_rl(this, folder, resume=(folder / "config.json").is_file(), bar=bar)
+        for stage, checkpoint in (("sft", checkpoint_of(config)), ("rl", policy)):
+            rows = evaluate(
+                *load_checkpoint(checkpoint),
+                problems,
+                seed=seed,
+                bar=f"seed {seed}, {stage}" if bar else None,
+            )
+            groups = rows.groupby(["kind", "family"], sort=False)
+            means = groups[list(MEASURES)].mean().reset_index()
+            table.append(means.assign(seed=seed, stage=stage, n=groups.size().to_numpy()))
+    frame = pd.concat(table)[list(COLUMNS)]
+    write_text(file, frame.to_csv(index=False, float_format="%.4f"))
+    return file
+
+
+def summary(frame: pd.DataFrame) -> pd.DataFrame:
+    """Mean over families and seeds, and the standard deviation over seeds, a row a stage and kind."""
+    per_seed = frame.groupby(["stage", "kind", "seed"])[list(MEASURES)].mean()
+    groups = per_seed.groupby(["stage", "kind"])
+    return groups.mean().join(groups.std(), rsuffix="_sd").reset_index()

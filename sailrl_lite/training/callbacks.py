@@ -1,0 +1,105 @@
+"""What watches a training run: a progress bar, the metrics file, and a stop that loses nothing."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from tqdm.auto import tqdm
+from transformers import TrainerCallback
+
+from sailrl_lite.files import write_text
+
+_TIMES = ("runtime", "per_second", "time", "flos", "profiling")  # not a function of the seed
+
+
+class Watch(TrainerCallback):
+    """Writes metrics.csv whole after every generation batch and keeps the progress bar.
+
+    Args:
+        folder: where metrics.csv goes.
+        updates: optimizer updates a generation batch; both file and bar count batches.
+        show: (name in the bar, column) pairs.
+        bar: whether to draw it.
+        on_batch: called with the rows so far, for a live plot.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        updates: int,
+        show: tuple[tuple[str, str], ...],
+        bar: bool = True,
+        on_batch: Any = None,
+    ) -> None:
+        self.folder, self.updates, self.show, self.bar, self.on_batch = folder, updates, show, bar, on_batch
+        self.progress: Any = None
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        done, total = state.global_step // self.updates, state.max_steps // self.updates
+        self.progress = tqdm(total=total, initial=done, unit="step", disable=not self.bar, dynamic_ncols=True)
+
+    def on_log(
+        self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **kwargs: Any
+    ) -> None:
+        if "loss" not in (logs or {}):
+            return
+        rows = metric_rows(state.log_history, self.updates)
+        write_text(self.folder / "metrics.csv", pd.DataFrame(rows).to_csv(index=False))
+        last = rows[-1]
+        self.progress.set_postfix(
+            {name: f"{last[key]:.2f}" for name, key in self.show if last.get(key) is not None}
+        )
+        self.progress.update(last["step"] - self.progress.n)
+        if self.on_batch:
+            self.on_batch(rows)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self.progress.close()
+
+
+def metric_rows(history: list[dict[str, Any]], updates: int) -> list[dict[str, Any]]:
+    """The logged metrics that are a function of the seed, one row a generation batch; `step` counts these."""
+    rows = []
+    for entry in history:
+        if "loss" in entry:
+            kept = {k: v for k, v in entry.items() if not any(word in k for word in _TIMES)}
+            rows.append({"step": kept.pop("step") // updates} | kept)
+    return rows
+
+
+class StopBetweenBatches(TrainerCallback):
+    """Ends the run with a checkpoint, at a place from which it can go on exactly.
+
+    Rollouts in use are not part of a checkpoint, so a stop waits for the last update of their batch.
+    """
+
+    def __init__(self, updates: int) -> None:
+        self.updates = updates
+        self.why = ""
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if self.why and state.global_step % self.updates == 0 and state.global_step < state.max_steps:
+            control.should_save = control.should_training_stop = True
+
+
+@contextmanager
+def stop_on_interrupt(stop: StopBetweenBatches) -> Iterator[None]:
+    """The first Ctrl-C asks for a clean stop, the second one interrupts at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals reach the main thread only
+        return
+
+    def ask(signum: int, frame: Any) -> None:
+        signal.signal(signal.SIGINT, before)
+        stop.why = "interrupted"
+        tqdm.write("Stopping after this step, with a checkpoint; press Ctrl-C again to stop at once.")
+
+    before = signal.signal(signal.SIGINT, ask)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

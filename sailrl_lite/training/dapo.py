@@ -1,0 +1,413 @@
+"""DAPO on top of TRL's GRPOTrainer: dynamic sampling, group-mean advantage, two readings of the clip range.
+
+TRL gives the token-level loss (`loss_type="dapo"`), the optimizer, checkpoints and the engines. What it lacks
+is written here, in the order in which a step runs: roll out a group for each prompt, score it, take the
+advantage, refill what taught nothing, pack the rows that carry a gradient. (Paper section 3.4.5 and appendix
+A.2; DAPO: arXiv 2503.14476.)
+"""
+
+import functools
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel
+from trl import GRPOTrainer
+from trl.data_utils import prepare_multimodal_messages
+from trl.trainer.utils import RepeatSampler, add_fused_lm_head, pad
+
+from sailrl_lite.errors import SailRLError
+from sailrl_lite.files import write_text
+from sailrl_lite.training import rollout
+from sailrl_lite.training.callbacks import StopBetweenBatches
+from sailrl_lite.training.runs import restore_strictly
+
+Clip = Literal["asymmetric", "adaptive"]
+CLIP_LOW, CLIP_HIGH = 0.20, 0.28  # the paper's range
+_CLIP_FILE = "clip.json"
+
+
+@dataclass(frozen=True)
+class Dapo:
+    """What DAPO adds to TRL's GRPOConfig.
+
+    clip: "asymmetric" is DAPO's clip-higher (low 0.20, high 0.28); "adaptive" is one epsilon on both sides
+        that moves inside [0.20, 0.28]: down while more than `clip_target` of the tokens are clipped, up
+        while fewer are. The paper says "dynamically adjusted" and no more.
+    filter_on: a group is informative if its rollouts differ in this: the "total" reward, or its "content".
+    refills: how many more times prompts are drawn to replace groups that are not informative.
+    overlong: what becomes of a response that was cut off: "mask" keeps it in the group's mean and leaves it
+        out of the loss (DAPO's overlong filtering), "keep" trains on it.
+    kl_rows: rollouts a batch on which KL to the SFT policy is measured; it is never in the loss.
+    max_unscored: share of rollouts without a verdict at which the run stops.
+    """
+
+    clip: Clip = "asymmetric"
+    clip_target: float = 0.02
+    filter_on: Literal["total", "content"] = "total"
+    refills: int = 1
+    overlong: Literal["mask", "keep"] = "mask"
+    kl_rows: int = 32
+    max_unscored: float = 0.5
+
+
+@dataclass(frozen=True)
+class Group:
+    """The rollouts of one prompt. G is their number."""
+
+    prompt_ids: list[int]
+    picture: dict[str, torch.Tensor]
+    ids: list[list[int]]
+    logps: list[list[float]] | None
+    advantages: torch.Tensor  # (G,), 0 where there is no verdict
+    trained: torch.Tensor  # (G,) bool: the row counts in the loss
+    informative: bool
+
+
+def group_advantages(rewards: torch.Tensor, scale: bool = False) -> torch.Tensor:
+    """Reward minus the mean of its group, over the rollouts that have a reward.
+
+    Args:
+        rewards: (groups, G); NaN marks a rollout without a verdict. It is left out of the mean, and its
+            advantage is 0.
+        scale: also divide by the group's standard deviation (DAPO's and GRPO's form; the account of the
+            paper subtracts the mean only).
+
+    >>> group_advantages(torch.tensor([[1.0, 0.0, torch.nan]])).tolist()
+    [[0.5, -0.5, 0.0]]
+    """
+    centered = rewards - rewards.nanmean(1, keepdim=True)
+    if scale:
+        variance = centered.square().nansum(1, keepdim=True) / (
+            rewards.isfinite().sum(1, keepdim=True) - 1
+        ).clamp(min=1)
+        centered = centered / (variance.sqrt() + 1e-4)
+    return centered.nan_to_num(0.0)
+
+
+def has_spread(rewards: torch.Tensor) -> torch.Tensor:
+    """(groups,) bool: do the rewards (groups, G) of a group differ? NaN (no verdict) is passed over.
+
+    >>> has_spread(torch.tensor([[1.0, 0.0], [1.0, 1.0], [1.0, torch.nan], [torch.nan, torch.nan]])).tolist()
+    [True, False, False, False]
+    """
+    known = rewards.isfinite()
+    low = rewards.masked_fill(~known, torch.inf).amin(1)
+    high = rewards.masked_fill(~known, -torch.inf).amax(1)
+    return high - low > 1e-6
+
+
+class EpochSampler(RepeatSampler):
+    """TRL's sampler, with an order that depends on seed and epoch alone, so that a resumed run goes on with
+    the epoch it was in rather than with the first."""
+
+    epoch = 0
+
+    def __iter__(self) -> Iterator[int]:
+        if self.shuffle:
+            self.generator.manual_seed(1_000_003 * (self.seed or 0) + self.epoch)
+        return super().__iter__()
+
+
+class DapoTrainer(GRPOTrainer):
+    """A GRPOTrainer whose `_generate_and_score_completions` samples dynamically.
+
+    Args:
+        dapo: the options above.
+        reference: the SFT policy, for measuring KL; None measures none.
+        stop: asked for a clean end of the run when too many rollouts have no verdict.
+        Everything else is GRPOTrainer's. The first reward function is expected to log the column `content`
+        (`log_extra`) if `filter_on` is "content".
+    """
+
+    def __init__(
+        self, *args: Any, dapo: Dapo, reference: PreTrainedModel | None = None,
+        stop: StopBetweenBatches | None = None, **kwargs: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(*args, **kwargs)
+        self.dapo = dapo
+        self.reference = reference.eval().requires_grad_(False) if reference else None
+        if self.reference:
+            add_fused_lm_head(self.reference, temperature=self.temperature, outputs=("log_probs",))
+        self._columns: dict[str, list[Any]] = {}
+        self._stop = stop
+        window = self.args.steps_per_generation * self.num_iterations
+        if self.args.save_strategy == "steps" and self.args.save_steps % window:
+            raise SailRLError(
+                f"save_steps must be a multiple of {window}: rollouts in use are not part of a checkpoint"
+            )
+        self.epsilon_low, self.epsilon_high = (
+            (CLIP_LOW, CLIP_HIGH) if dapo.clip == "asymmetric" else (CLIP_HIGH,) * 2
+        )
+
+    # ---- one generation batch
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        """Rollouts, rewards and advantages of one generation batch: `inputs` holds each example G times."""
+        wanted = len(inputs) // self.num_generations
+        groups = self._roll(inputs[:: self.num_generations], draw=0)
+        drawn = wanted
+        for draw in range(1, self.dapo.refills + 1):
+            missing = wanted - sum(group.informative for group in groups)
+            # Every process refills as often and as much as the one that lacks most: their gathers must match.
+            missing = int(
+                self.accelerator.gather(torch.tensor([missing], device=self.accelerator.device)).max()
+            )
+            if missing <= 0:
+                break
+            groups += self._roll(self._more_examples(missing, draw), draw)
+            drawn += missing
+        self._log("groups/drawn", drawn)
+        self._log("groups/informative", sum(group.informative for group in groups))
+        groups.sort(key=lambda group: not group.informative)
+        return self._pack(groups[:wanted])
+
+    def _roll(self, examples: list[dict[str, Any]], draw: int) -> list[Group]:
+        """Roll out and score G responses to each example. The first draw is what the metrics describe."""
+        n = self.num_generations
+        prompts = [prepare_multimodal_messages(e["prompt"], images=[e["image"]]) for e in examples]
+        prompt_ids, images, fields = self._tokenize_prompts(prompts)
+        fields = {key: torch.tensor(np.array(fields[key])) for key in ("pixel_values", "image_grid_thw")}
+        ids, logps = self._rollouts(prompt_ids, images, fields, draw)
+        texts = self.processing_class.batch_decode(ids, skip_special_tokens=True)
+        repeated = [example for example in examples for _ in range(n)]
+        completions = [[{"role": "assistant", "content": text}] for text in texts]
+        rewards, columns = self._score(repeated, completions, ids)
+        if draw == 0:
+            self._describe(columns, rewards, prompt_ids, fields, ids, logps)
+
+        table = rewards.view(-1, n)
+        advantages = group_advantages(table, self.scale_rewards == "group")
+        content = torch.tensor([x if x is not None else torch.nan for x in columns.get("content", [])])
+        informative = has_spread(table if self.dapo.filter_on == "total" else content.view(-1, n))
+        ended = torch.tensor([row[-1] in self.eos_token_ids for row in ids]).view(-1, n)
+        trained = table.isfinite().cpu() & (ended if self.dapo.overlong == "mask" else torch.ones_like(ended))
+        grids = fields["image_grid_thw"]
+        pixels = fields["pixel_values"].split(grids.prod(1).tolist())
+        return [
+            Group(
+                prompt_ids[k],
+                {"pixel_values": pixels[k], "image_grid_thw": grids[k : k + 1]},
+                ids[k * n : (k + 1) * n],
+                logps and logps[k * n : (k + 1) * n],
+                advantages[k].cpu(),
+                trained[k],
+                bool(informative[k]),
+            )
+            for k in range(len(examples))
+        ]
+
+    def _rollouts(
+        self, prompt_ids: list[list[int]], images: list[Any], fields: dict[str, Any], draw: int
+    ) -> tuple[list[list[int]], list[list[float]] | None]:
+        """Ids (and log-probabilities, where the engine gives those of this very policy) of all rollouts."""
+        n = self.num_generations
+        if self.use_vllm:
+            repeated = (
+                [ids for ids in prompt_ids for _ in range(n)],
+                [image for image in images for _ in range(n)],
+            )
+            ids, _ = self._generate_single_turn(*repeated, fields, n)
+            return ids, None
+        inputs = self._prompt_tensors(prompt_ids, fields)
+        policy = self.accelerator.unwrap_model(self.model)
+        rolled = rollout.sample(
+            policy, inputs, n, self.max_completion_length, self.temperature, self._seed(draw)
+        )
+        return rolled.ids, rolled.logps
+
+    def _prompt_tensors(self, prompt_ids: list[list[int]], fields: dict[str, Any]) -> dict[str, torch.Tensor]:
+        ids = [torch.tensor(x) for x in prompt_ids]
+        inputs = {
+            "input_ids": pad(ids, padding_value=self._tokenizer.pad_token_id, padding_side="left"),
+            "attention_mask": pad([torch.ones_like(x) for x in ids], padding_value=0, padding_side="left"),
+            "pixel_values": fields["pixel_values"],
+            "image_grid_thw": fields["image_grid_thw"],
+        }
+        inputs["mm_token_type_ids"] = (inputs["input_ids"] == self._image_pad_token_id).long()
+        return {key: value.to(self.accelerator.device) for key, value in inputs.items()}
+
+    def _score(
+        self, examples: list[dict[str, Any]], completions: list[Any], ids: list[list[int]]
+    ) -> tuple[torch.Tensor, dict[str, list[Any]]]:
+        """Rewards (rows,), NaN where there is no verdict, and the columns that the reward function logged."""
+        self._columns = {}
+        prompts = [example["prompt"] for example in examples]
+        per_function = self._calculate_rewards(examples, prompts, completions, ids)
+        start = self.accelerator.process_index * len(examples)
+        per_function = per_function[start : start + len(examples)]
+        rewards = (per_function * self.reward_weights.to(per_function.device)).nansum(1)
+        return rewards.masked_fill(per_function.isnan().all(1), torch.nan), self._columns
+
+    def _log_completion_extra(self, column: str, values: list[Any]) -> None:
+        self._columns[column] = values
+
+    def _more_examples(self, count: int, draw: int) -> list[dict[str, Any]]:
+        """Other prompts for a refill."""
+        generator = torch.Generator().manual_seed(self._seed(draw) + 1)
+        rows = torch.randint(len(self.train_dataset), (count,), generator=generator).tolist()
+        return [self.train_dataset[row] for row in rows]
+
+    def _seed(self, draw: int) -> int:
+        """A function of run, step, draw and process alone: no random state has to be saved for a resume."""
+        digits = (self.args.seed, self.state.global_step, draw, self.accelerator.process_index, 0)
+        return functools.reduce(lambda total, digit: (total * 1_000_003 + digit) % 2**61, digits)
+
+    def _pack(self, groups: list[Group]) -> dict[str, Any]:
+        """The batch that TRL's loss reads: only rows that carry a gradient.
+
+        The loss divides by `num_items_in_batch`, which counts the tokens of all rows of these groups, the
+        dropped ones included, so that dropping them changes the time of a step and not its gradient.
+        """
+        rows = [(g, k) for g in groups for k in range(len(g.ids)) if g.trained[k] and g.advantages[k] != 0]
+        tokens = sum(len(g.ids[k]) for g in groups for k in range(len(g.ids)) if g.trained[k])
+        chunks = self.args.steps_per_generation
+        # No update may be empty, and all of a batch are of one size: fill up with rows of weight 0.
+        blank = [(g, k, 0.0) for g in groups for k in range(len(g.ids))]
+        filled = [(g, k, float(g.advantages[k])) for g, k in rows]
+        filled += blank[: max(-len(rows) % chunks, chunks - len(rows))]
+
+        batch = self._tensors([(g.prompt_ids, g.picture, g.ids[k]) for g, k, _ in filled])
+        device = self.accelerator.device
+        batch["advantages"] = torch.tensor([weight for _, _, weight in filled], device=device)
+        batch["num_items_in_batch"] = self.accelerator.gather(
+            torch.tensor(float(tokens), device=device)
+        ).sum()
+        if all(g.logps is not None for g, _, _ in filled):
+            logps = [torch.tensor(g.logps[k]) for g, k, _ in filled]  # type: ignore[index]
+            batch["old_per_token_logps"] = pad(logps, padding_value=0.0, padding_side="right").to(device)
+        else:
+            with torch.no_grad():
+                batch["old_per_token_logps"] = self._logps(self.model, batch)
+        self._log("rows/trained", len(rows))
+        return batch
+
+    def _tensors(self, rows: list[tuple[list[int], dict[str, torch.Tensor], list[int]]]) -> dict[str, Any]:
+        """Padded tensors of (prompt ids, picture, completion ids), named as TRL names them."""
+        token = self._tokenizer.pad_token_id
+        prompts = [torch.tensor(prompt) for prompt, _, _ in rows]
+        answers = [torch.tensor(answer) for _, _, answer in rows]
+        batch = {
+            "prompt_ids": pad(prompts, padding_value=token, padding_side="left"),
+            "prompt_mask": pad([torch.ones_like(x) for x in prompts], padding_value=0, padding_side="left"),
+            "completion_ids": pad(answers, padding_value=token, padding_side="right"),
+            "completion_mask": pad(
+                [torch.ones_like(x) for x in answers], padding_value=0, padding_side="right"
+            ),
+            "pixel_values": torch.cat([picture["pixel_values"] for _, picture, _ in rows]),
+            "image_grid_thw": torch.cat([picture["image_grid_thw"] for _, picture, _ in rows]),
+        }
+        both = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
+        batch["mm_token_type_ids"] = (both == self._image_pad_token_id).long()
+        moved: dict[str, Any] = {key: value.to(self.accelerator.device) for key, value in batch.items()}
+        return moved | {"num_images": [1] * len(rows)}
+
+    # ---- what is measured
+
+    def _describe(
+        self, columns: dict[str, list[Any]], rewards: torch.Tensor, prompt_ids: list[list[int]],
+        fields: dict[str, Any], ids: list[list[int]], logps: list[list[float]] | None,
+    ) -> None:  # fmt: skip
+        """Metrics of the first draw: the mean of every numeric column, lengths, verdicts, KL."""
+        for name, values in columns.items():
+            known = [float(x) for x in values if isinstance(x, int | float)]
+            if known or all(x is None for x in values):
+                self._log_mean(name, known)
+        self._log_mean("reward", rewards[rewards.isfinite()].tolist())
+        self._log_mean("tokens", [float(len(row)) for row in ids])
+        self._log_mean("truncated", [float(row[-1] not in self.eos_token_ids) for row in ids])
+        self._log_mean("unscored", rewards.isnan().float().tolist())
+        self.state.num_input_tokens_seen += sum(map(len, ids)) + self.num_generations * sum(
+            map(len, prompt_ids)
+        )
+        if self._stop and rewards.isnan().float().mean() > self.dapo.max_unscored:
+            self._stop.why = f"{int(rewards.isnan().sum())} of {len(rewards)} rollouts have no verdict"
+        if self.reference and self.dapo.kl_rows:
+            self._log("kl", self._kl(prompt_ids, fields, ids))
+
+    def _kl(self, prompt_ids: list[list[int]], fields: dict[str, Any], ids: list[list[int]]) -> float:
+        """KL divergence of the policy from the SFT policy a token, by the estimator exp(-d) + d - 1 with
+        d = log p - log p_sft on the policy's own tokens (never negative; Schulman, "Approximating KL")."""
+        rows = range(0, len(ids), max(1, len(ids) // self.dapo.kl_rows))
+        grids, sizes = fields["image_grid_thw"], fields["image_grid_thw"].prod(1).tolist()
+        pixels, n = fields["pixel_values"].split(sizes), self.num_generations
+        pictures = [
+            {"pixel_values": pixels[r // n], "image_grid_thw": grids[r // n : r // n + 1]} for r in rows
+        ]
+        batch = self._tensors(
+            [(prompt_ids[r // n], picture, ids[r]) for r, picture in zip(rows, pictures, strict=True)]
+        )
+        with torch.no_grad():
+            difference = self._logps(self.model, batch) - self._logps(self.reference, batch)
+        mask = batch["completion_mask"]
+        return float((((-difference).exp() + difference - 1) * mask).sum() / mask.sum())
+
+    def _logps(self, model: Any, batch: dict[str, Any]) -> torch.Tensor:
+        """Log-probabilities (rows, T) of the completions of a batch."""
+        ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
+        mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
+        names = ("pixel_values", "image_grid_thw", "num_images", "mm_token_type_ids")
+        length = batch["completion_ids"].shape[1]
+        return self._get_per_token_logps_and_entropies(
+            model, ids, mask, length, **{k: batch[k] for k in names}
+        )[0]
+
+    def _log(self, name: str, value: float) -> None:
+        self._metrics["train"][name].append(float(value))
+
+    def _log_mean(self, name: str, values: list[float]) -> None:
+        """Log the mean over all processes; of no value it is NaN, which TRL leaves out of its averages."""
+        local = torch.tensor([sum(values), float(len(values))], device=self.accelerator.device)
+        total, count = self.accelerator.reduce(local, reduction="sum").tolist()
+        self._log(name, total / count if count else float("nan"))
+
+    # ---- the clip range
+
+    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any) -> torch.Tensor:
+        loss = super().training_step(model, inputs, num_items_in_batch)
+        if self.dapo.clip == "adaptive":
+            clipped = self._metrics["train"]["clip_ratio/region_mean"][-1]
+            step = -0.005 if clipped > self.dapo.clip_target else 0.005
+            self.epsilon_low = self.epsilon_high = min(CLIP_HIGH, max(CLIP_LOW, self.epsilon_high + step))
+        self._log("clip/low", self.epsilon_low)
+        self._log("clip/high", self.epsilon_high)
+        return loss
+
+    # ---- resuming: the same weights, prompts and clip range as without the interruption
+
+    def _get_train_sampler(self, dataset: Any = None) -> EpochSampler:
+        args = self.args
+        self._sampler = EpochSampler(
+            dataset if dataset is not None else self.train_dataset,
+            mini_repeat_count=self.num_generations,
+            batch_size=args.generation_batch_size // self.num_generations,
+            repeat_count=self.num_iterations * args.steps_per_generation,
+            shuffle=self.shuffle_dataset,
+            seed=args.seed,
+        )
+        return self._sampler
+
+    def _run_epoch(self, **kwargs: Any) -> Any:
+        self._sampler.epoch = kwargs["epoch"]
+        return super()._run_epoch(**kwargs)
+
+    def _load_from_checkpoint(self, checkpoint: str, model: Any = None) -> None:
+        policy = self.accelerator.unwrap_model(model if model is not None else self.model)
+        if hasattr(policy, "peft_config") or self.is_fsdp_enabled or self.is_deepspeed_enabled:
+            super()._load_from_checkpoint(checkpoint, model)
+        else:
+            restore_strictly(policy, checkpoint)
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        folder = Path(self._get_output_dir(trial=trial)) / f"checkpoint-{self.state.global_step}"
+        write_text(folder / _CLIP_FILE, json.dumps([self.epsilon_low, self.epsilon_high]))
+        super()._save_checkpoint(model, trial)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if checkpoint is not None:
+            self.epsilon_low, self.epsilon_high = json.loads((Path(checkpoint) / _CLIP_FILE).read_text())

@@ -1,0 +1,207 @@
+"""The policy of the preview rung: a small but real Qwen2.5-VL with its own tokenizer, without a download.
+
+The class, the processor calls and the save format are those of the 3B model; only the configuration is small.
+"""
+
+import json
+import os
+import random
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TypeAlias
+
+import torch
+from PIL import Image
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
+from transformers import (
+    PreTrainedTokenizerFast,
+    Qwen2_5_VLConfig,
+    Qwen2_5_VLForConditionalGeneration,
+    Qwen2_5_VLProcessor,
+)
+from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+from transformers.processing_utils import ProcessorMixin
+from transformers.utils import logging
+
+from sailrl_lite.errors import SailRLError
+from sailrl_lite.response import DIRECT, THINK
+from sailrl_lite.world.problems import FAMILIES, make_problem
+from sailrl_lite.world.scenes import HEIGHT, WIDTH
+from sailrl_lite.world.teacher import ERRORS, err, solve
+from sailrl_lite.world.traces import write_trace
+
+logging.disable_progress_bar()  # of the library: it would draw one for reading 80 small tensors
+
+Policy: TypeAlias = Qwen2_5_VLForConditionalGeneration
+SPECIAL = (
+    "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>",
+    "<|video_pad|>", "<unk>",
+)  # fmt: skip
+# Not special in the sense of the library: TRL drops special tokens before it calls a reward function.
+TAGS = ("<judge>", "</judge>", "<think>", "</think>", "<answer>", "</answer>")
+CHAT_TEMPLATE = (
+    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n"
+    "{% if m['content'] is string %}{{ m['content'] }}{% else %}{% for c in m['content'] %}"
+    "{% if c['type'] == 'image' %}<|vision_start|><|image_pad|><|vision_end|>"
+    "{% else %}{{ c['text'] }}{% endif %}{% endfor %}{% endif %}"
+    "<|im_end|>{% if m['role'] == 'user' %}\n{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+_PIECE = Regex(r" ?[A-Za-z]+|\\[a-z]+\{|[0-9]|\s|.")
+
+
+class MicroProcessor(Qwen2_5_VLProcessor):
+    """Qwen2_5_VLProcessor without the video processor, which needs torchvision.
+
+    Load it by this class: `AutoProcessor` would silently return the bare tokenizer.
+    """
+
+    def __init__(self, image_processor=None, tokenizer=None, chat_template=None, **kwargs):  # type: ignore[no-untyped-def]
+        self.image_token, self.video_token = "<|image_pad|>", "<|video_pad|>"
+        self.image_token_id = tokenizer.convert_tokens_to_ids(self.image_token)
+        self.video_token_id = tokenizer.convert_tokens_to_ids(self.video_token)
+        ProcessorMixin.__init__(self, image_processor, tokenizer, chat_template=chat_template)
+
+
+def use_cpu_well(threads: int | None = None) -> None:
+    """Set torch to `threads` threads (default: one a core)."""
+    torch.set_num_threads(threads or max(1, (os.cpu_count() or 1)))
+
+
+def build_tokenizer() -> PreTrainedTokenizerFast:
+    """A word-level tokenizer of the micro-world's language: one token a digit, one for a canonical judgment.
+
+    A word keeps the blank before it, so decoding gives the very text back. Blanks around tags are dropped.
+    """
+    splitter = pre_tokenizers.Split(_PIECE, "isolated")
+    pieces = {piece for text in _language() for piece, _ in splitter.pre_tokenize_str(text)}
+    vocabulary = {token: k for k, token in enumerate([*SPECIAL, *sorted(pieces)])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = splitter
+    tokenizer.decoder = decoders.Fuse()
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|endoftext|>", unk_token="<unk>",
+        additional_special_tokens=[t for t in SPECIAL[1:-1] if t != "<|im_end|>"],
+        padding_side="left", clean_up_tokenization_spaces=False, model_max_length=4096,
+    )  # fmt: skip
+    tags = [AddedToken(t, lstrip=True, rstrip=True, normalized=False) for t in TAGS]
+    fast.add_tokens([*tags, AddedToken(THINK, normalized=False), AddedToken(DIRECT, normalized=False)])
+    return fast
+
+
+def _language() -> set[str]:
+    """What is written in the micro-world: questions, traces and answers of many problems."""
+    texts = {"user\nassistant\n", "\\boxed{0123456789}+-*=", "yes no."}
+    for family in FAMILIES:
+        for seed in range(400):
+            problem = make_problem(family, seed)
+            texts |= {problem.question, problem.gold, f" {problem.gold}", write_trace(solve(problem))}
+            texts |= {name for fact in problem.facts for name in (fact, f" {fact}")}
+            for error in ERRORS:
+                lesson = err(problem, error, random.Random(seed))
+                texts |= {lesson.trace} if lesson else set()
+    return texts
+
+
+def build_processor() -> MicroProcessor:
+    """Tokenizer and image processor of the micro policy; a world picture becomes eight tokens."""
+    size = {"shortest_edge": 28 * 28, "longest_edge": WIDTH * HEIGHT}
+    images = Qwen2VLImageProcessorPil(patch_size=14, merge_size=2, temporal_patch_size=2, size=size)
+    return MicroProcessor(image_processor=images, tokenizer=build_tokenizer(), chat_template=CHAT_TEMPLATE)
+
+
+def build_policy(processor: MicroProcessor, seed: int, width: int = 128, layers: int = 4) -> Policy:
+    """An untrained policy of about 1.5 million parameters (width 128, 4 layers, 2 vision layers)."""
+    torch.manual_seed(seed)
+    tokenizer = processor.tokenizer
+    sections = [width // 32, 3 * width // 64, 3 * width // 64]  # time, height, width of a position
+    rope = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": sections}
+    config = Qwen2_5_VLConfig(
+        text_config=dict(
+            vocab_size=len(tokenizer), hidden_size=width, intermediate_size=3 * width,
+            num_hidden_layers=layers, num_attention_heads=4, num_key_value_heads=2,
+            max_position_embeddings=2048, rope_parameters=rope,
+            bos_token_id=None, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
+        ),
+        vision_config=dict(
+            depth=2, hidden_size=width, intermediate_size=2 * width, num_heads=4, patch_size=14,
+            spatial_merge_size=2, temporal_patch_size=2, window_size=112, out_hidden_size=width,
+            fullatt_block_indexes=[1],
+        ),
+        image_token_id=tokenizer.convert_tokens_to_ids("<|image_pad|>"),
+        video_token_id=tokenizer.convert_tokens_to_ids("<|video_pad|>"),
+        vision_start_token_id=tokenizer.convert_tokens_to_ids("<|vision_start|>"),
+        vision_end_token_id=tokenizer.convert_tokens_to_ids("<|vision_end|>"),
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        tie_word_embeddings=True,
+    )  # fmt: skip
+    policy = Qwen2_5_VLForConditionalGeneration(config)
+    policy.generation_config.eos_token_id = tokenizer.eos_token_id
+    policy.generation_config.pad_token_id = tokenizer.pad_token_id
+    return policy
+
+
+def load_checkpoint(folder: str | Path) -> tuple[Policy, MicroProcessor]:
+    """Policy and processor from a folder that `save_pretrained` wrote; every weight must be there and fit.
+
+    Raises:
+        SailRLError: the folder is missing, not a Qwen2.5-VL checkpoint, truncated or incomplete.
+    """
+    folder = Path(folder)
+    remedy = "make it with `sailrl-lite sft`, or name another with --checkpoint"
+    if not (folder / "config.json").is_file():
+        raise SailRLError(f"no checkpoint in {folder} (config.json is missing); {remedy}")
+    try:
+        kind = json.loads((folder / "config.json").read_text()).get("model_type")
+    except ValueError as error:
+        raise SailRLError(f"{folder / 'config.json'} is not JSON; {remedy}") from error
+    if kind != "qwen2_5_vl":
+        raise SailRLError(f"{folder} holds a {kind!r} checkpoint, but the policy is 'qwen2_5_vl'; {remedy}")
+    try:
+        policy, loading = Qwen2_5_VLForConditionalGeneration.from_pretrained(folder, output_loading_info=True)
+        processor = MicroProcessor.from_pretrained(folder)
+    except Exception as error:  # whatever a damaged file makes the libraries raise
+        first = str(error).split("\n")[0]
+        raise SailRLError(f"the checkpoint in {folder} cannot be read ({first}); {remedy}") from error
+    wrong = [
+        f"{what.replace('_', ' ')}: {sorted(map(str, keys))[0]}" for what, keys in loading.items() if keys
+    ]
+    if wrong:
+        raise SailRLError(
+            f"the checkpoint in {folder} does not fit the policy ({'; '.join(wrong)}); {remedy}"
+        )
+    return policy, processor
+
+
+def save_checkpoint(policy: Policy, processor: MicroProcessor, folder: str | Path) -> Path:
+    """Write policy and processor for `load_checkpoint`; a half-written folder never takes the name."""
+    folder = Path(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as temporary:
+        policy.save_pretrained(temporary)
+        processor.save_pretrained(temporary)
+        os.chmod(temporary, 0o755)
+        if folder.exists():
+            shutil.rmtree(folder)
+        os.rename(temporary, folder)
+        os.mkdir(temporary)  # for the context manager to remove
+    return folder
+
+
+def prompt_of(question: str) -> list[dict[str, str]]:
+    """The conversation that asks a question; TRL puts the picture in front of the text."""
+    return [{"role": "user", "content": question}]
+
+
+def encode_prompts(
+    processor: MicroProcessor, questions: list[str], images: list[Image.Image], prefill: str = ""
+) -> dict[str, torch.Tensor]:
+    """Model inputs, left padded, of questions with a picture each; `prefill` starts the response."""
+    messages = [
+        [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": question}]}]
+        for question in questions
+    ]
+    texts = [processor.apply_chat_template(m, add_generation_prompt=True) + prefill for m in messages]
+    return processor(images=images, text=texts, padding=True, padding_side="left", return_tensors="pt")

@@ -1,0 +1,127 @@
+"""Reinforcement learning on the micro-world: from a run configuration to a trained policy in a run folder."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, get_args
+
+import torch
+from transformers.trainer_callback import PrinterCallback
+from trl import GRPOConfig
+
+from sailrl_lite.config import RLConfig, checkpoint_of
+from sailrl_lite.errors import SailRLError
+from sailrl_lite.training.callbacks import StopBetweenBatches, Watch, stop_on_interrupt
+from sailrl_lite.training.dapo import Clip, Dapo, DapoTrainer
+from sailrl_lite.training.data import rl_dataset
+from sailrl_lite.training.models import load_checkpoint, save_checkpoint
+from sailrl_lite.training.reward import reward_function
+from sailrl_lite.training.runs import Interrupted, claim_folder, last_checkpoint
+from sailrl_lite.world.problems import FAMILIES, get_family
+
+BAR = (
+    ("reward", "reward"), ("format", "format"), ("answer", "answer"), ("think", "thinking"),
+    ("judge", "judging"), ("trigger", "trigger_rate"), ("kl", "kl"),
+)  # fmt: skip
+
+
+def train_rl(
+    config: RLConfig,
+    out: Path,
+    resume: bool = False,
+    bar: bool = True,
+    on_batch: Callable[[list[dict[str, Any]]], None] | None = None,
+) -> Path:
+    """Train the policy in `config.checkpoint` and return the folder of the trained one, `out`/policy.
+
+    `out` also gets config.json, metrics.csv (a row a step) and trainer/checkpoint-*.
+
+    Args:
+        resume: go on from the last checkpoint in `out`; the configuration must be the same.
+        on_batch: called after each step with all metric rows so far.
+
+    Raises:
+        SailRLError: a value out of its range, or an `out` that holds another run.
+        Interrupted: after Ctrl-C, or when too many rollouts have no verdict.
+    """
+    check(config)
+    checkpoint = checkpoint_of(config)
+    policy, processor = load_checkpoint(checkpoint)
+    reference, _ = load_checkpoint(checkpoint)
+    claim_folder(config, out, resume)
+    families = config.families or tuple(FAMILIES)
+    rows = -(-config.steps // config.epochs) * config.prompts
+    watch = Watch(out, config.updates, BAR, bar, on_batch)
+    stop = StopBetweenBatches(config.updates)
+    trainer = DapoTrainer(
+        model=policy,
+        reward_funcs=reward_function(config.reward, config.alpha),
+        args=_grpo_config(config, out),
+        train_dataset=rl_dataset(rows, families, config.shortcut),
+        processing_class=processor,
+        callbacks=[watch, stop],
+        dapo=Dapo(config.clip, filter_on=config.filter_on, refills=config.refills, overlong=config.overlong),  # type: ignore[arg-type]
+        reference=reference,
+        stop=stop,
+    )
+    trainer.remove_callback(PrinterCallback)  # the bar and metrics.csv say it better
+    last = last_checkpoint(out / "trainer") if resume else None
+    with stop_on_interrupt(stop):
+        trainer.train(resume_from_checkpoint=str(last) if last else None)
+    if stop.why:
+        raise Interrupted(trainer.state.global_step // config.updates, config.steps, stop.why, out)
+    return save_checkpoint(policy, processor, out / "policy")
+
+
+def check(config: RLConfig) -> None:
+    """Raise SailRLError where a value of the configuration is out of its range."""
+    for family in config.families:
+        get_family(family)
+    for name in ("steps", "prompts", "updates", "epochs", "max_new_tokens"):
+        if getattr(config, name) < 1:
+            raise SailRLError(f"{name} must be at least 1, not {getattr(config, name)}")
+    if config.rollouts < 2:
+        raise SailRLError(f"rollouts must be at least 2, not {config.rollouts}: one has no baseline")
+    if config.prompts * config.rollouts % config.updates:
+        raise SailRLError(
+            "prompts x rollouts must be a multiple of updates, so that all updates are of one size"
+        )
+    choices = {
+        "clip": get_args(Clip),
+        "filter_on": ("total", "content"),
+        "overlong": ("mask", "keep"),
+        "scale": ("none", "group"),
+    }
+    for name, known in choices.items():
+        if getattr(config, name) not in known:
+            raise SailRLError(f"{name} cannot be {getattr(config, name)!r}; use one of {', '.join(known)}")
+
+
+def _grpo_config(config: RLConfig, out: Path) -> GRPOConfig:
+    rollouts = config.prompts * config.rollouts
+    gpu = torch.cuda.is_available()
+    return GRPOConfig(
+        output_dir=str(out / "trainer"),
+        seed=config.seed,
+        max_steps=config.steps * config.updates,
+        per_device_train_batch_size=rollouts // config.updates,
+        steps_per_generation=config.updates,
+        num_generations=config.rollouts,
+        max_completion_length=config.max_new_tokens,
+        temperature=config.temperature,
+        learning_rate=config.learning_rate,
+        lr_scheduler_type="cosine",
+        weight_decay=0.0,
+        loss_type="dapo",
+        beta=0.0,
+        scale_rewards=config.scale,
+        remove_unused_columns=False,
+        logging_steps=config.updates,
+        save_strategy="steps",
+        save_steps=20 * config.updates,
+        save_total_limit=2,
+        report_to=[],
+        disable_tqdm=True,
+        use_cpu=not gpu,
+        bf16=gpu,
+        gradient_checkpointing=False,
+    )

@@ -1,0 +1,59 @@
+"""Run folders: one run each, known by its configuration, resumed from its last whole checkpoint."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from sailrl_lite.config import RLConfig, SFTConfig
+from sailrl_lite.errors import SailRLError
+from sailrl_lite.files import write_text
+from sailrl_lite.training.models import load_checkpoint
+
+_LAST_FILE = "trainer_state.json"  # the trainer writes it after weights, optimizer and random state
+
+
+class Interrupted(SailRLError):
+    """The run stopped early, with a checkpoint from which it can go on."""
+
+    def __init__(self, done: int, steps: int, why: str, out: Path) -> None:
+        super().__init__(f"stopped after step {done} of {steps} ({why}); go on with --resume --out {out}")
+
+
+def claim_folder(config: RLConfig | SFTConfig, out: Path, resume: bool) -> None:
+    """Make `out` the folder of this run, with its configuration in config.json.
+
+    Raises:
+        SailRLError: `out` holds a run and `resume` is off, or holds none, or another one, and it is on.
+    """
+    text, file = config.to_json(), out / "config.json"
+    if not resume:
+        if file.exists():
+            raise SailRLError(f"{out} already holds a run; go on with --resume, or give another --out")
+        write_text(file, text)
+    elif not file.is_file():
+        raise SailRLError(f"there is no run in {out} to resume; start it without --resume")
+    elif file.read_text() != text:
+        raise SailRLError(f"the run in {out} has other settings, see {file}; give the same, or another --out")
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """The newest checkpoint that was written to its end, or None: a kill may have cut the last one short."""
+    paths = sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]), reverse=True)
+    return next((path for path in paths if _is_whole(path)), None)
+
+
+def _is_whole(checkpoint: Path) -> bool:
+    try:
+        json.loads((checkpoint / _LAST_FILE).read_text())
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def restore_strictly(policy: Any, checkpoint: str) -> None:
+    """Load every weight of a trainer's checkpoint, or raise SailRLError.
+
+    The trainer's own way restores none of a full Qwen2.5-VL: the saved names are not the module's, and it
+    only warns.
+    """
+    policy.load_state_dict(load_checkpoint(checkpoint)[0].state_dict())
