@@ -4,7 +4,7 @@ math-verify parses LaTeX into sympy and compares. Its time-outs need the main th
 `9^{9^{9^9}}` would hold the interpreter for good. So this file is run twice: imported, it is the near side,
 which starts one long-lived worker on first use, waits at most until a deadline and then kills it; started as
 a script, it is the worker, which reads `seconds <tab> gold <tab> predicted` lines and answers each with one
-word. Only text made of known LaTeX commands, numbers and letters is sent (see `reading.to_latex`); the worker
+word. Only text made of known LaTeX commands, numbers and letters is sent (see `latex`); the worker
 hands it to math-verify's LaTeX parser and to nothing else. A worker whose parent goes away ends by itself.
 """
 
@@ -36,10 +36,11 @@ class Worker:
         self._process: subprocess.Popen[bytes] | None = None
         self._replies: queue.SimpleQueue[str] = queue.SimpleQueue()
 
-    def ask(self, gold: str, predicted: str, seconds: float) -> str:
-        """Return EQUAL, DIFFERENT, UNREADABLE (the gold does not parse) or LATE.
+    def ask(self, gold: str, predicted: str, seconds: float) -> tuple[str, float]:
+        """Return EQUAL, DIFFERENT, UNREADABLE (the gold does not parse) or LATE, and the seconds it took.
 
-        Raises `RuntimeError` when math-verify itself cannot be started: no answer could be trusted then.
+        Neither waiting for other threads nor starting the process is counted in these seconds. Raises `RuntimeError`
+        when math-verify cannot be started: no answer could be trusted then.
         """
         with self._lock:
             try:
@@ -55,10 +56,11 @@ class Worker:
         with self._lock:
             self._end()
 
-    def _ask(self, question: bytes, seconds: float) -> str:
+    def _ask(self, question: bytes, seconds: float) -> tuple[str, float]:
         if self._process is None or self._process.poll() is not None:
             self._start()
         assert self._process is not None and self._process.stdin is not None
+        begun = time.monotonic()
         try:
             while question:  # an unbuffered pipe may take a part
                 question = question[self._process.stdin.write(question) :]
@@ -67,7 +69,7 @@ class Worker:
             reply = ""
         if not reply:  # too late, or the worker died of the question (memory, stack)
             self._end()
-        return reply or LATE
+        return reply or LATE, time.monotonic() - begun
 
     def _start(self) -> None:
         self._end()
@@ -137,9 +139,8 @@ class Budget:
     def ask(self, gold: str, predicted: str) -> str:
         if self.left <= 0:
             return LATE
-        begun = time.monotonic()
-        reply = worker.ask(gold, predicted, self.left)
-        self.left = 0.0 if reply == LATE else self.left - (time.monotonic() - begun)
+        reply, seconds = worker.ask(gold, predicted, self.left)
+        self.left = 0.0 if reply == LATE else self.left - seconds
         return reply
 
 

@@ -147,7 +147,7 @@ def _read_assignment(text: str, depth: int) -> Answer | None:
     answer = _read(sides[1], depth + 1)
     if not _SYMBOL.fullmatch(sides[0]):
         return answer
-    name = re.sub(r"[\s{}\\]", "", sides[0])
+    name = re.sub(r"[\s{}\\]", "", sides[0]).lower()
     return answer._replace(name=name, whole=to_latex(f"{sides[0]}={sides[1]}") or "")
 
 

@@ -43,16 +43,18 @@ _ALIASES = {
     "dollar": "USD", "usd": "USD", "buck": "USD", "euro": "EUR", "eur": "EUR", "gbp": "pound", "lb": "pound",
     "yen": "JPY", "jpy": "JPY", "rupee": "INR", "inr": "INR", "rs": "INR", "yuan": "CNY",
     "rmb": "CNY", "cny": "CNY",
-    "inch": "in", "in": "in", "feet": "ft", "foot": "ft", "ft": "ft", "yard": "yd", "yd": "yd",
+    "in": "inch", "inch": "inch", "feet": "ft", "foot": "ft", "ft": "ft", "yard": "yd", "yd": "yd",
     "mile": "mi", "mi": "mi", "ounce": "oz", "oz": "oz", "gallon": "gal", "gal": "gal",
     "year": "yr", "yr": "yr", "mo": "month", "mth": "month",
     "newton": "N", "joule": "J", "watt": "W", "volt": "V", "ampere": "A", "amp": "A", "ohm": "Ω",
     "kelvin": "K",
     "hertz": "Hz", "hz": "Hz", "pascal": "Pa", "pa": "Pa", "mole": "mol", "mol": "mol", "celsius": "C",
-    "fahrenheit": "F", "radian": "rad", "rad": "rad", "people": "person", "children": "child", "pts": "point",
+    "fahrenheit": "F", "radian": "rad", "rad": "rad",
     "kj": "kJ", "kw": "kW", "kpa": "kPa", "kwh": "kWh", "kn": "kN", "mph": "mph", "kph": "kph", "kmh": "kph",
 }  # fmt: skip
-_SYMBOLS = {"N", "J", "W", "V", "A", "K", "°", "%", "Ω", *_ALIASES.values()} - {"C", "F"}
+_MORE = "kB KB MB GB TB dB eV mA mV kV kHz MHz GHz N J W V A K ° % Ω".split()
+_SYMBOLS = {*_MORE, *_ALIASES.values()} - {"C", "F"}
+_PLURALS = {"people": "person", "children": "child", "men": "man", "women": "woman", "mice": "mouse"}
 _CONNECTORS = {"of", "in", "a", "an", "the", "on", "at", "by", "up", "per"}
 _WITH_UNITS = {"C", "F", "per", "square", "sq", "cubic", "squared", "cubed"}
 _NOT_A_NOUN = set(
@@ -74,6 +76,8 @@ _FACTOR = re.compile(r"([A-Za-zΩ']+|[°%])(?:\^?\{?(-?\d)\}?)?")
 
 
 def _singular(word: str) -> str:
+    if word in _PLURALS:
+        return _PLURALS[word]
     if len(word) > 3 and word.endswith("ies"):
         return word[:-3] + "y"
     if word.endswith(("xes", "ches", "shes", "sses")):
@@ -125,6 +129,8 @@ def _measure(unit: str) -> tuple[Fraction, dict[str, int], frozenset[str]]:
     for place, part in enumerate(re.split(r"/|\bper\b", text)):
         side = -1 if place else 1
         for word, power in _FACTOR.findall(part):
+            if word.lower() in _CONNECTORS and word != unit:
+                continue
             exponent = side * int(power or 1)
             known = _known(word)
             if known in UNITS:
@@ -133,8 +139,6 @@ def _measure(unit: str) -> tuple[Fraction, dict[str, int], frozenset[str]]:
                 exponent *= dimension_power
             else:
                 dimension = word if word in ("C", "F") else known or _singular(word.lower())
-                if dimension in _CONNECTORS:
-                    continue
                 if not known and len(word) > 1:
                     nouns.add(dimension)
             dimensions[dimension] = dimensions.get(dimension, 0) + exponent
