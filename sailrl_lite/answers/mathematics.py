@@ -39,8 +39,8 @@ class Worker:
     def ask(self, gold: str, predicted: str, seconds: float) -> tuple[str, float]:
         """Return EQUAL, DIFFERENT, UNREADABLE (the gold does not parse) or LATE, and the seconds it took.
 
-        Neither waiting for other threads nor starting the process is counted in these seconds. Raises `RuntimeError`
-        when math-verify cannot be started: no answer could be trusted then.
+        Neither waiting for other threads nor starting the process counts in these seconds. `RuntimeError` is
+        raised when math-verify cannot be started: no answer could be trusted then.
         """
         with self._lock:
             try:
@@ -81,7 +81,7 @@ class Worker:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env={**os.environ, **modules},
-            start_new_session=True,  # a Ctrl-C here is none for the worker; the same on Windows:
+            start_new_session=True,  # a Ctrl-C here does not reach the worker; the same on Windows:
             creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
         )
         self._replies = queue.SimpleQueue()
