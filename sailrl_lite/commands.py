@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from sailrl_lite.config import check_rung
 from sailrl_lite.errors import SailRLError
 
 Subparsers = Any  # argparse's own name for it is private
@@ -16,6 +17,7 @@ def add_commands(subparsers: Subparsers) -> None:
     add_sft(subparsers)
     add_rl(subparsers)
     add_evaluate(subparsers)
+    add_ask(subparsers)
     add_spine(subparsers)
 
 
@@ -28,6 +30,7 @@ def _parser(subparsers: Subparsers, name: str, help: str, more: str = "") -> arg
 
 def _add_run_options(parser: argparse.ArgumentParser, out: str) -> None:
     parser.add_argument("--out", type=Path, default=Path(out), help="folder of the run")
+    parser.add_argument("--rung", default="preview", help="of the ladder; so far there is preview")
     parser.add_argument("--seed", type=int, default=0, help="of data, sampling and initial weights")
     parser.add_argument("--steps", type=int, help="training steps, where not as many as the rung has")
     parser.add_argument("--resume", action="store_true", help="go on with the run in --out")
@@ -48,6 +51,7 @@ def _add_rl_options(parser: argparse.ArgumentParser) -> None:
 
 def _settings(args: argparse.Namespace, *names: str) -> dict[str, str]:
     """What --set and the options of these names ask for, as text."""
+    check_rung(getattr(args, "rung", "preview"))
     values = {name: str(getattr(args, name)) for name in names if getattr(args, name) is not None}
     for pair in args.set:
         key, equals, value = pair.partition("=")
@@ -177,6 +181,40 @@ def run_evaluate(args: argparse.Namespace) -> int:
     return 0
 
 
+# -------------------- ask
+
+
+def add_ask(subparsers: Subparsers) -> None:
+    parser = _parser(
+        subparsers, "ask", "ask a policy a question about a picture of your own",
+        "The micro policy knows the micro-world only: pictures of 112 x 56 pixels (others are fitted into "
+        "that) and the questions of its families.",
+    )  # fmt: skip
+    parser.add_argument("image", type=Path, metavar="IMAGE", help="the picture")
+    parser.add_argument("question", metavar="QUESTION", help="such as 'How high is the red bar?'")
+    parser.add_argument(
+        "--checkpoint", default="", help="folder of the policy; empty is the shipped SFT policy"
+    )
+    parser.add_argument("-n", type=int, default=1, help="how many responses")
+    parser.add_argument("--temperature", type=float, default=1.0, help="of sampling; 0 is greedy")
+    parser.add_argument("--seed", type=int, default=0, help="of sampling")
+    parser.set_defaults(run=run_ask)
+
+
+def run_ask(args: argparse.Namespace) -> int:
+    from sailrl_lite.config import SHIPPED
+    from sailrl_lite.training.models import encode_prompts, load_checkpoint
+    from sailrl_lite.training.rollout import sample
+    from sailrl_lite.world.scenes import read_picture
+
+    picture = read_picture(args.image)
+    policy, processor = load_checkpoint(args.checkpoint or SHIPPED)
+    inputs = dict(encode_prompts(processor, [args.question], [picture]))
+    rolled = sample(policy, inputs, args.n, temperature=args.temperature, seed=args.seed)
+    print("\n\n".join(processor.batch_decode(rolled.ids, skip_special_tokens=True)))
+    return 0
+
+
 # -------------------- spine
 
 
@@ -187,7 +225,7 @@ def add_spine(subparsers: Subparsers) -> None:
     parser.add_argument("--seeds", type=int, default=3, help="how many, from 0 on")
     parser.add_argument("--problems", type=int, default=200, help="test problems a family")
     parser.add_argument(
-        "--out", type=Path, default=Path("runs/spine"), help="folder of the runs; finished ones are kept"
+        "--out", type=Path, default=Path("runs/spine"), help="folder of the runs; done ones are kept"
     )
     parser.add_argument("--file", type=Path, default=Path("data/runs/spine.csv"), help="the table to write")
     parser.add_argument(

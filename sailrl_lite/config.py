@@ -13,6 +13,17 @@ from sailrl_lite.world.teacher import Noise
 SHIPPED = Path(__file__).resolve().parent.parent / "data" / "micro-sft"
 
 
+RUNGS = ("preview", "single-gpu", "node", "paper")
+
+
+def check_rung(name: str) -> None:
+    """Raise SailRLError unless `name` is a rung of the ladder that is there."""
+    if name not in RUNGS:
+        raise SailRLError(f"unknown rung {name!r}; the ladder is {', '.join(RUNGS)}")
+    if name != "preview":
+        raise SailRLError(f"the rung {name!r} is not there yet; use 'preview'")
+
+
 class _Config:
     """What all configurations can do."""
 
@@ -58,12 +69,14 @@ class SFTConfig(_Config):
 
     Attributes:
         steps, batch: updates, and fresh lessons in each.
+        captions: the first so many updates only describe pictures, as VLMs are first taught to see.
         noise: the teacher's error rates.
         shortcut: share of pictures that carry the answer mark.
     """
 
     seed: int = 0
     steps: int = 3600
+    captions: int = 600
     batch: int = 64
     learning_rate: float = 2e-3
     width: int = 128
@@ -84,6 +97,7 @@ class RLConfig(_Config):
         clip, filter_on, refills, overlong: see `sailrl_lite.training.dapo.Dapo`.
         scale: "none" is reward minus group mean; "group" also divides by the group's deviation.
         families: of the micro-world; empty means all.
+        save_every: steps between checkpoints.
     """
 
     seed: int = 0
@@ -105,6 +119,7 @@ class RLConfig(_Config):
     scale: str = "none"
     shortcut: float = 0.0
     families: tuple[str, ...] = ()
+    save_every: int = 20
 
 
 def checkpoint_of(config: RLConfig) -> Path:

@@ -2,7 +2,11 @@
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from safetensors import SafetensorError
 
 from sailrl_lite.errors import SailRLError
 
@@ -28,4 +32,16 @@ def write_bytes(path: str | Path, data: bytes) -> None:
             Path(temporary).unlink(missing_ok=True)
         raise SailRLError(
             f"cannot write {path}: {error.strerror}; free some space or name another folder"
+        ) from error
+
+
+@contextmanager
+def saving(folder: Path) -> Iterator[None]:
+    """Say in one line what a full disk does to a checkpoint: the libraries raise many things for it."""
+    try:
+        yield
+    except (OSError, RuntimeError, SafetensorError) as error:
+        first = str(error).split("\n")[0]
+        raise SailRLError(
+            f"cannot write the checkpoint {folder} ({first}); free some space and go on with --resume"
         ) from error

@@ -1,5 +1,7 @@
 """Evaluation on unseen problems: accuracy, when the policy thinks, how well, and what it costs in tokens."""
 
+import functools
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,6 +21,7 @@ MEASURES = (
     "accuracy", "trigger_rate", "format_rate", "judging", "thinking", "cascade", "logic", "grounding",
     "consistency", "tokens",
 )  # fmt: skip
+_EXTRA = ("relative_tokens", "majority_guess")
 _BATCH = 256
 
 
@@ -47,8 +50,9 @@ def evaluate(
 ) -> pd.DataFrame:
     """One row a problem: who was asked what, the response, and all of `MEASURES` for this one response.
 
-    logic, grounding and consistency are NaN where the think block is blank. `tokens` counts the prefill too.
-    `NEVER_THINK` as prefill forces a direct answer.
+    logic, grounding and consistency are NaN where the think block is blank. `tokens` counts the prefill too;
+    `NEVER_THINK` as prefill forces a direct answer. `majority_guess` is the accuracy of always giving the
+    family's commonest answer, for comparison.
     """
     rows = []
     extra = len(processor.tokenizer(prefill)["input_ids"]) if prefill else 0
@@ -82,7 +86,14 @@ def _row(problem: Problem, text: str, prefill: str, tokens: int) -> dict[str, ob
         "cascade": REWARDS["cascade"](c),
         **{name: getattr(c, name) if wrote else np.nan for name in ("logic", "grounding", "consistency")},
         "tokens": tokens,
+        "majority_guess": int(problem.gold == commonest_answer(problem.family)),
     }
+
+
+@functools.cache
+def commonest_answer(family: str) -> str:
+    """What to guess without looking: the commonest answer in a family's first 1,000 training problems."""
+    return Counter(make_problem(family, seed).gold for seed in range(1000)).most_common(1)[0][0]
 
 
 def summarize(
@@ -97,7 +108,7 @@ def summarize(
     table = []
     for key, group in rows.groupby(list(by), sort=False):
         line: dict[str, object] = dict(zip(by, key, strict=True)) | {"n": len(group)}
-        for measure in [m for m in (*MEASURES, "relative_tokens") if m in group]:
+        for measure in [m for m in (*MEASURES, *_EXTRA) if m in group]:
             values = group[measure].dropna().to_numpy(float)
             line[measure], line[f"{measure}_low"], line[f"{measure}_high"] = bootstrap(values, rng, draws)
         table.append(line)
@@ -124,7 +135,7 @@ def with_relative_tokens(rows: pd.DataFrame, never: pd.DataFrame) -> pd.DataFram
 
 def as_text(summary: pd.DataFrame) -> str:
     """The summary as a table for the terminal: mean and half the width of the interval."""
-    shown = [m for m in (*MEASURES, "relative_tokens") if m in summary]
+    shown = [m for m in (*MEASURES, *_EXTRA) if m in summary]
     table = summary[[c for c in ("kind", "family", "needs_thinking") if c in summary] + ["n"]].copy()
     for measure in shown:
         half = (summary[f"{measure}_high"] - summary[f"{measure}_low"]) / 2

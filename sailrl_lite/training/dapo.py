@@ -21,7 +21,7 @@ from trl.data_utils import prepare_multimodal_messages
 from trl.trainer.utils import RepeatSampler, add_fused_lm_head, pad
 
 from sailrl_lite.errors import SailRLError
-from sailrl_lite.files import write_text
+from sailrl_lite.files import saving, write_text
 from sailrl_lite.training import rollout
 from sailrl_lite.training.callbacks import StopBetweenBatches
 from sailrl_lite.training.runs import restore_strictly
@@ -404,8 +404,9 @@ class DapoTrainer(GRPOTrainer):
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         folder = Path(self._get_output_dir(trial=trial)) / f"checkpoint-{self.state.global_step}"
-        write_text(folder / _CLIP_FILE, json.dumps([self.epsilon_low, self.epsilon_high]))
-        super()._save_checkpoint(model, trial)
+        with saving(folder):
+            write_text(folder / _CLIP_FILE, json.dumps([self.epsilon_low, self.epsilon_high]))
+            super()._save_checkpoint(model, trial)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)

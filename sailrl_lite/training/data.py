@@ -10,9 +10,9 @@ from typing import Any
 
 from datasets import Dataset
 
-from sailrl_lite.training.models import prompt_of
+from sailrl_lite.training.models import CAPTION, prompt_of
 from sailrl_lite.world.problems import FAMILIES, Problem, make_problem
-from sailrl_lite.world.teacher import Noise, teach
+from sailrl_lite.world.teacher import Noise, describe, teach
 
 
 def problem_at(index: int, families: Sequence[str], split: str, shortcut: float = 0.0) -> Problem:
@@ -20,16 +20,17 @@ def problem_at(index: int, families: Sequence[str], split: str, shortcut: float 
     return make_problem(families[index % len(families)], index // len(families), split, shortcut)
 
 
-def sft_dataset(
-    rows: int, noise: Noise, families: Sequence[str] = tuple(FAMILIES), shortcut: float = 0.0
-) -> Dataset:
-    """`rows` fresh lessons with TRL's columns `prompt`, `completion`, `image`."""
+def sft_dataset(rows: int, noise: Noise, captions: int = 0, shortcut: float = 0.0) -> Dataset:
+    """`rows` fresh lessons with TRL's columns `prompt`, `completion`, `image`; the first are `captions`."""
 
     def lesson(index: int) -> dict[str, Any]:
-        problem = problem_at(index, families, "train", shortcut)
-        response = teach(problem, random.Random(f"teach/{index}"), noise).text
+        problem = problem_at(index, tuple(FAMILIES), "train", shortcut)
+        if index < captions:
+            question, response = CAPTION, describe(problem)
+        else:
+            question, response = problem.question, teach(problem, random.Random(f"teach/{index}"), noise).text
         completion = [{"role": "assistant", "content": response}]
-        return {"prompt": prompt_of(problem.question), "completion": completion, "image": problem.image}
+        return {"prompt": prompt_of(question), "completion": completion, "image": problem.image}
 
     return _numbered(rows, lesson)
 

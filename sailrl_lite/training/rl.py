@@ -55,7 +55,7 @@ def train_rl(
     trainer = DapoTrainer(
         model=policy,
         reward_funcs=reward_function(config.reward, config.alpha),
-        args=_grpo_config(config, out),
+        args=grpo_config(config, out),
         train_dataset=rl_dataset(rows, families, config.shortcut),
         processing_class=processor,
         callbacks=[watch, stop],
@@ -76,7 +76,7 @@ def check(config: RLConfig) -> None:
     """Raise SailRLError where a value of the configuration is out of its range."""
     for family in config.families:
         get_family(family)
-    for name in ("steps", "prompts", "updates", "epochs", "max_new_tokens"):
+    for name in ("steps", "prompts", "updates", "epochs", "max_new_tokens", "save_every"):
         if getattr(config, name) < 1:
             raise SailRLError(f"{name} must be at least 1, not {getattr(config, name)}")
     if config.rollouts < 2:
@@ -96,7 +96,8 @@ def check(config: RLConfig) -> None:
             raise SailRLError(f"{name} cannot be {getattr(config, name)!r}; use one of {', '.join(known)}")
 
 
-def _grpo_config(config: RLConfig, out: Path) -> GRPOConfig:
+def grpo_config(config: RLConfig, out: Path) -> GRPOConfig:
+    """The settings of TRL that a run configuration stands for."""
     rollouts = config.prompts * config.rollouts
     gpu = torch.cuda.is_available()
     return GRPOConfig(
@@ -117,7 +118,7 @@ def _grpo_config(config: RLConfig, out: Path) -> GRPOConfig:
         remove_unused_columns=False,
         logging_steps=config.updates,
         save_strategy="steps",
-        save_steps=20 * config.updates,
+        save_steps=config.save_every * config.updates,
         save_total_limit=2,
         report_to=[],
         disable_tqdm=True,

@@ -1,13 +1,17 @@
 """Supervised fine-tuning of the micro policy from scratch: TRL's SFTTrainer on lessons that never repeat."""
 
 import os
+from dataclasses import asdict
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from transformers.trainer_callback import PrinterCallback
 from trl import SFTConfig as TrlConfig
 from trl import SFTTrainer
 
 from sailrl_lite.config import SFTConfig
+from sailrl_lite.files import saving, write_text
 from sailrl_lite.training.callbacks import StopBetweenBatches, Watch, stop_on_interrupt
 from sailrl_lite.training.data import sft_dataset
 from sailrl_lite.training.models import build_policy, build_processor, save_checkpoint
@@ -18,8 +22,12 @@ _LOG_EVERY = 20
 
 
 class _Trainer(SFTTrainer):
-    def _load_from_checkpoint(self, checkpoint: str, model: object = None) -> None:
+    def _load_from_checkpoint(self, checkpoint: str, model: Any = None) -> None:
         restore_strictly(self.model, checkpoint)
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        with saving(Path(self.args.output_dir)):
+            super()._save_checkpoint(model, trial)
 
 
 def train_sft(config: SFTConfig, out: Path, resume: bool = False, bar: bool = True) -> Path:
@@ -52,6 +60,7 @@ def train_sft(config: SFTConfig, out: Path, resume: bool = False, bar: bool = Tr
             adam_beta2=0.98,
             max_length=None,  # truncation would cut image tokens
             remove_unused_columns=False,
+            train_sampling_strategy="sequential",  # captions first; the lessons are drawn at random anyway
             dataloader_num_workers=min(1, (os.cpu_count() or 1) - 1),
             logging_steps=_LOG_EVERY,
             save_strategy="steps",
@@ -62,7 +71,9 @@ def train_sft(config: SFTConfig, out: Path, resume: bool = False, bar: bool = Tr
             bf16=False,
             gradient_checkpointing=False,
         ),
-        train_dataset=sft_dataset(config.steps * config.batch, config.noise, shortcut=config.shortcut),
+        train_dataset=sft_dataset(
+            config.steps * config.batch, config.noise, config.captions * config.batch, config.shortcut
+        ),
         processing_class=processor,
         callbacks=[Watch(out, 1, BAR, bar), stop],
     )
@@ -72,4 +83,30 @@ def train_sft(config: SFTConfig, out: Path, resume: bool = False, bar: bool = Tr
         trainer.train(resume_from_checkpoint=str(last) if last else None)
     if stop.why:
         raise Interrupted(trainer.state.global_step, config.steps, stop.why, out)
-    return save_checkpoint(policy, processor, out / "policy")
+    folder = save_checkpoint(policy, processor, out / "policy")
+    write_text(folder / "README.md", _card(config, sum(p.numel() for p in policy.parameters())))
+    return folder
+
+
+def _card(config: SFTConfig, parameters: int) -> str:
+    noise = ", ".join(f"{name.replace('_', ' ')} {rate:g}" for name, rate in asdict(config.noise).items())
+    versions = ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers", "trl"))
+    return f"""---
+license: apache-2.0
+library_name: transformers
+pipeline_tag: image-text-to-text
+---
+# SAIL-RL lite: the micro policy after LongCoT SFT
+
+A Qwen2.5-VL of {parameters:,} parameters with its own word-level tokenizer, trained from scratch on
+the lessons of the micro-world's teacher: judge, think, answer. It is the start of every RL run of the preview
+rung, and it is meant to be imperfect in known ways, for the teacher errs on purpose ({noise}).
+
+Made by `sailrl-lite sft --seed {config.seed}`: {config.steps:,} updates of {config.batch} lessons, of which
+the first {config.captions} only describe pictures; each lesson on a fresh picture. AdamW, learning rate
+{config.learning_rate:g} with warm-up and cosine decay, loss on the completion only; {versions}.
+The handwritten digits are scans of scikit-learn's digits set (train part only); all else is drawn.
+
+Load it with `sailrl_lite.training.models.load_checkpoint`, which brings the image-only processor. It knows
+the questions of the micro-world and nothing else. How well it does is in `data/micro-sft-quality.json`.
+"""

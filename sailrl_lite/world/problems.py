@@ -185,8 +185,8 @@ def _handwritten(rng: random.Random, split: str, number: int, cell: int) -> list
 
 def _printed(rng: random.Random, text: str, cell: int) -> Text:
     x, y = _center(cell)
-    x, y = x + rng.randint(-2, 2), y + rng.randint(-2, 2)
-    return Text(text, x, y, rng.randint(14, 17), rng.randrange(len(FONTS)))
+    x, y = x + rng.randint(-1, 1), y + rng.randint(-2, 2)
+    return Text(text, x, y, rng.randint(17, 19), rng.randrange(len(FONTS)))
 
 
 def _shapes(rng: random.Random, wanted: list[tuple[str, str]]) -> list[Item]:
@@ -195,6 +195,9 @@ def _shapes(rng: random.Random, wanted: list[tuple[str, str]]) -> list[Item]:
         x, y = _center(cell)
         items.append(Shape(kind, color, x + rng.randint(-3, 3), y + rng.randint(-2, 2), rng.randint(8, 10)))
     return items
+
+
+_CORNERS = ((-1, -1), (1, -1), (1, 1), (-1, 1), (-1, -1))
 
 
 def _looks(shown: list[tuple[str, str]]) -> dict[str, Fact]:
@@ -217,7 +220,7 @@ def _bar_chart(rng: random.Random, n: int) -> tuple[list[Item], dict[str, Fact],
     axis = Lines(((2, 3), (2, 52), (110, 52)))
     ticks = [Lines(((0, 52 - 5 * h), (4, 52 - 5 * h))) for h in (5, 9)]
     chart = list(zip(colors, heights, strict=True))
-    bars = [Bar(color, 16 + 26 * k + rng.randint(-2, 2), height) for k, (color, height) in enumerate(chart)]
+    bars = [Bar(color, 15 + 28 * k + rng.randint(-2, 2), height) for k, (color, height) in enumerate(chart)]
     return [axis, *ticks, *bars], {color: Fact(str(height)) for color, height in chart}, colors
 
 
@@ -304,11 +307,11 @@ def rule(rng: random.Random, split: str) -> Draft:
     """A diagram of three boxes: name what one holds, or follow a rule over two of them."""
     values = dict(zip(("left", "middle", "right"), (rng.randint(2, 19) for _ in range(3)), strict=True))
     scene: list[Item] = []
+    first = 4 * rng.randrange(2) + rng.randrange(2)
     for k, value in enumerate(values.values()):
-        x = 18 + 38 * k
-        scene.append(Lines(((x - 15, 14), (x + 15, 14), (x + 15, 42), (x - 15, 42), (x - 15, 14))))
-        y, size, font = 28 + rng.randint(-2, 2), rng.randint(14, 17), rng.randrange(len(FONTS))
-        scene.append(Text(str(value), x, y, size, font))
+        x, y = _center(first + k)
+        scene.append(Lines(tuple((x + 13 * a, y + 12 * b) for a, b in _CORNERS)))
+        scene.append(_printed(rng, str(value), first + k))
     facts = _seen(**values)
     a, b = rng.sample(list(values), 2)
     if rng.random() < 0.5:
@@ -336,9 +339,9 @@ def angle(rng: random.Random, split: str) -> Draft:
     apex = rng.randint(46, 66)
     scene: list[Item] = [
         Lines(((4, 52), (108, 52), (apex, 4), (4, 52))),
-        Text(str(left), 32 + rng.randint(-2, 2), 43, 13, rng.randrange(2)),
-        Text(str(right), 80 + rng.randint(-2, 2), 43, 13, rng.randrange(2)),
-        Text("?", apex, 20, 12),
+        Text(str(left), 40 + rng.randint(-1, 1), 43, 15, rng.randrange(len(FONTS))),
+        Text(str(right), 72 + rng.randint(-1, 1), 43, 15, rng.randrange(len(FONTS))),
+        Text("?", apex, 18, 12),
     ]
     facts = _seen(left=left, right=right) | {"angle sum": Fact("180", "world")}
     question = rng.choice(["How large is the missing angle?", "Find the missing angle."])
@@ -382,14 +385,16 @@ def pattern(rng: random.Random, split: str) -> Draft:
 def story(rng: random.Random, split: str) -> Draft:
     """A word problem in two steps over two printed numbers and one in the text."""
     left, right = rng.randint(4, 49), rng.randint(2, 9)
-    spent = rng.randint(2, 9)
+    other = rng.randint(2, 9)
     who, thing = rng.choice(["Ann", "Tom"]), rng.choice(["apples", "coins"])
     row = 4 * rng.randrange(2)
     scene: list[Item] = [_printed(rng, str(left), row), _printed(rng, str(right), row + 3)]
     if rng.random() < 0.5:
-        question = f"{who} has two bags of {thing} and gives away {spent}. How many {thing} are left?"
-        target, wrong = (*_sum("left", "right"), Term(-spent)), (*_sum("left", "right"), Term(spent))
+        name, sign = "given", -1
+        question = f"{who} has two bags of {thing} and gives away {other}. How many {thing} are left?"
     else:
-        question = f"{who} has two bags of {thing} and finds {spent} more. How many {thing} are there now?"
-        target, wrong = (*_sum("left", "right"), Term(spent)), (*_sum("left", "right"), Term(-spent))
-    return Draft(question, scene, _seen(left=left, right=right), (target,), wrong)
+        name, sign = "found", 1
+        question = f"{who} has two bags of {thing} and finds {other} more. How many {thing} are there now?"
+    facts = _seen(left=left, right=right) | {name: Fact(str(other), "question")}
+    target, wrong = ((*_sum("left", "right"), Term(factor, name)) for factor in (sign, -sign))
+    return Draft(question, scene, facts, (target,), wrong)

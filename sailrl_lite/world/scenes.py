@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw, ImageFont, ImageOps
+
+from sailrl_lite.errors import SailRLError
 
 CELL = 28
 WIDTH, HEIGHT = 4 * CELL, 2 * CELL
@@ -24,7 +26,7 @@ COLORS = {
     "orange": (250, 130, 20),
 }
 SHAPES = ("circle", "square", "triangle", "star", "cross", "diamond")
-FONTS = ("DejaVuSans.ttf", "DejaVuSans-Bold.ttf", "DejaVuSerif.ttf", "DejaVuSansMono.ttf")
+FONTS = ("DejaVuSans.ttf", "DejaVuSans-Bold.ttf", "DejaVuSerif.ttf")
 _MARKS = ((0, 0, 0), (120, 60, 20), (230, 0, 120), (0, 190, 190), (90, 90, 255),
           (255, 90, 0), (110, 200, 0), (190, 0, 255), (0, 110, 70), (150, 150, 150))  # fmt: skip
 _UNIT = 5  # pixels of one unit on the axis of a bar chart; nine units fit the picture
@@ -82,6 +84,11 @@ Item = Digit | Shape | Bar | Text | Lines | Mark
 Scene = tuple[Item, ...]
 
 
+def cell_of(x: int, y: int) -> int:
+    """The number of the cell that a point lies in, counted in reading order."""
+    return x // CELL + y // CELL * (WIDTH // CELL)
+
+
 @functools.cache
 def _digits() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Images (1797, 8, 8) in 0..16, labels (1797,), and a fixed permutation that splits the scans."""
@@ -126,7 +133,7 @@ def render(scene: Scene) -> Image.Image:
             case Shape(kind, color, x, y, radius):
                 _draw_shape(draw, kind, COLORS[color], x, y, radius)
             case Bar(color, x, height):
-                box = (x - 7, HEIGHT - 4 - _UNIT * height, x + 7, HEIGHT - 4)
+                box = (x - 8, HEIGHT - 4 - _UNIT * height, x + 7, HEIGHT - 4)
                 draw.rectangle(box, COLORS[color], "black")
             case Text(text, x, y, size, font):
                 draw.text((x, y), text, "black", _font(font, size), anchor="mm")
@@ -137,6 +144,24 @@ def render(scene: Scene) -> Image.Image:
                     block = _MARKS[code // 10 ** (2 - k) % 10]
                     draw.rectangle((8 + 42 * k, HEIGHT - 6, 18 + 42 * k, HEIGHT - 1), block)
     return image
+
+
+def read_picture(path: str | Path) -> Image.Image:
+    """A picture file as the micro policy takes it: upright, opaque, fitted into 112 x 56 pixels on white.
+
+    Raises:
+        SailRLError: the file is missing, empty, no picture, cut short, or too large to be opened safely.
+    """
+    try:
+        with Image.open(path) as image:
+            upright = ImageOps.exif_transpose(image).convert("RGBA")
+    except FileNotFoundError:
+        raise SailRLError(f"there is no picture {path}; check the name") from None
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise SailRLError(f"{path} cannot be read as a picture ({error}); give a PNG or JPEG file") from error
+    opaque = Image.new("RGBA", upright.size, "white")
+    opaque.alpha_composite(upright)
+    return ImageOps.pad(opaque.convert("RGB"), (WIDTH, HEIGHT), color="white")
 
 
 def _draw_shape(

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 
 from sailrl_lite.response import render_response
 from sailrl_lite.world.problems import Problem, Quantity, evaluate
-from sailrl_lite.world.scenes import COLORS, SHAPES
+from sailrl_lite.world.scenes import COLORS, SHAPES, Shape, cell_of
 from sailrl_lite.world.traces import Claim, Statement, Step, calculate, write_trace
 
 Error = Literal["slip", "misread", "wrong_model", "missing", "swapped", "unsupported", "lucky"]
@@ -62,6 +62,22 @@ def teach(problem: Problem, rng: random.Random, noise: Noise = CLEAN) -> Lesson:
         if dice < 0:
             return err(problem, error, rng) or _lesson(solve(problem), problem.gold)
     return _lesson(solve(problem), problem.gold)
+
+
+def describe(problem: Problem) -> str:
+    """A caption: the shapes in reading order, or else every fact that the picture shows.
+
+    >>> from sailrl_lite.world.problems import make_problem
+    >>> print(describe(make_problem("angle", 0)))
+    left=80
+    right=55
+    """
+    shapes = sorted(
+        (item for item in problem.scene if isinstance(item, Shape)), key=lambda s: cell_of(s.x, s.y)
+    )
+    if shapes:
+        return "\n".join(f"{shape.color} {shape.kind}" for shape in shapes)
+    return "\n".join(f"{name}={fact.value}" for name, fact in problem.facts.items() if fact.source == "image")
 
 
 def solve(problem: Problem) -> list[Statement]:

@@ -1,0 +1,364 @@
+"""DAPO: advantages with verdicts missing, dynamic sampling, what the loss counts, clipping, resuming."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from trl import GRPOConfig
+
+from sailrl_lite.config import RLConfig
+from sailrl_lite.errors import SailRLError
+from sailrl_lite.training.callbacks import StopBetweenBatches
+from sailrl_lite.training.dapo import CLIP_HIGH, CLIP_LOW, Dapo, DapoTrainer, group_advantages, has_spread
+from sailrl_lite.training.data import rl_dataset
+from sailrl_lite.training.models import build_policy, build_processor, load_checkpoint
+from sailrl_lite.training.rl import train_rl
+from sailrl_lite.training.runs import Interrupted, last_checkpoint
+
+NAN = float("nan")
+
+
+# ---- the arithmetic of a group
+
+
+def test_an_advantage_is_the_reward_minus_the_mean_of_its_group():
+    rewards = torch.tensor([[1.0, 0.0, 0.5], [0.1, 0.1, 0.1]])
+    assert torch.allclose(group_advantages(rewards), torch.tensor([[0.5, -0.5, 0.0], [0.0, 0.0, 0.0]]))
+
+
+def test_a_rollout_without_a_verdict_moves_neither_the_mean_nor_the_policy():
+    one_missing = group_advantages(torch.tensor([[1.0, 0.0, NAN, 0.5]]))
+    assert torch.allclose(one_missing, torch.tensor([[0.5, -0.5, 0.0, 0.0]]))
+    all_missing = group_advantages(torch.tensor([[NAN, NAN]]))
+    assert torch.equal(all_missing, torch.zeros(1, 2))
+    single = group_advantages(torch.tensor([[NAN, 0.7]]), scale=True)
+    assert torch.equal(single, torch.zeros(1, 2))
+
+
+def test_scaling_divides_by_the_deviation_of_those_that_have_a_verdict():
+    scaled = group_advantages(torch.tensor([[1.0, 0.0, NAN]]), scale=True)
+    deviation = torch.tensor([1.0, 0.0]).std()
+    assert torch.allclose(scaled, torch.tensor([[0.5, -0.5, 0.0]]) / (deviation + 1e-4))
+
+
+def test_spread_passes_over_missing_verdicts():
+    rewards = torch.tensor([[1.0, 0.0], [0.3, 0.3], [0.3, NAN], [NAN, NAN]])
+    assert has_spread(rewards).tolist() == [True, False, False, False]
+
+
+# ---- one generation batch of the trainer
+
+
+@pytest.fixture(scope="module")
+def untrained(tmp_path_factory):
+    processor = build_processor()
+    folder = tmp_path_factory.mktemp("untrained")
+    build_policy(processor, 0).save_pretrained(folder)
+    processor.save_pretrained(folder)
+    return folder
+
+
+KEEP = Dapo(refills=0, overlong="keep")
+
+
+def make_trainer(checkpoint, tmp_path, reward, dapo=KEEP, prompts=6, rollouts=4, updates=2, **options):
+    policy, processor = load_checkpoint(checkpoint)
+    options = {"max_steps": updates, "save_strategy": "no", "learning_rate": 1e-3} | options
+    args = GRPOConfig(
+        output_dir=str(tmp_path),
+        per_device_train_batch_size=prompts * rollouts // updates,
+        steps_per_generation=updates,
+        num_generations=rollouts,
+        max_completion_length=8,
+        loss_type="dapo",
+        beta=0.0,
+        scale_rewards="none",
+        remove_unused_columns=False,
+        report_to=[],
+        bf16=False,
+        gradient_checkpointing=False,
+        use_cpu=True,
+        disable_tqdm=True,
+        logging_steps=1,
+        **options,
+    )
+    stop = StopBetweenBatches(updates)
+    return DapoTrainer(
+        model=policy,
+        reward_funcs=reward,
+        args=args,
+        train_dataset=rl_dataset(prompts * 4),
+        processing_class=processor,
+        dapo=dapo,
+        reference=load_checkpoint(checkpoint)[0],
+        stop=stop,
+        callbacks=[stop],
+    )
+
+
+def by_token(completion_ids, **_):
+    """Any reward with a spread: an untrained policy writes all tokens alike."""
+    return [sum(ids) % 5 / 5 for ids in completion_ids]
+
+
+def batch_of(trainer):
+    trainer.model.train()
+    rows = [trainer.train_dataset[k] for k in range(6) for _ in range(trainer.num_generations)]
+    return trainer._generate_and_score_completions(rows)
+
+
+def test_only_rows_with_an_advantage_are_trained_on_but_all_tokens_are_counted(untrained, tmp_path):
+    seen = {}
+
+    def reward(completion_ids, **_):
+        seen["tokens"] = sum(map(len, completion_ids))
+        values = by_token(completion_ids)
+        return [0.5 if k < 8 else v for k, v in enumerate(values)]  # the first two groups teach nothing
+
+    batch = batch_of(make_trainer(untrained, tmp_path, reward))
+    assert (
+        0 < len(batch["advantages"]) <= 16
+        and (batch["advantages"] != 0).sum() >= len(batch["advantages"]) - 1
+    )
+    assert batch["num_items_in_batch"] == seen["tokens"]
+
+
+def test_the_loss_is_the_token_mean_over_all_rows_whether_dropped_or_not(untrained, tmp_path):
+    kept = {}
+
+    def reward(completion_ids, **_):
+        kept["ids"] = completion_ids
+        return by_token(completion_ids)
+
+    trainer = make_trainer(untrained, tmp_path, reward, updates=1)
+    batch = batch_of(trainer)
+    batch["old_per_token_logps"] = (
+        batch["old_per_token_logps"] - 0.05
+    )  # a ratio other than 1, inside the range
+    trainer.current_gradient_accumulation_steps = 1  # set by `train`
+    loss = trainer.compute_loss(trainer.model, batch)
+    rewards = torch.tensor(by_token(kept["ids"])).view(-1, 4)
+    lengths = torch.tensor([len(ids) for ids in kept["ids"]]).view(-1, 4)
+    by_hand = -(group_advantages(rewards) * lengths * torch.tensor(0.05).exp()).sum() / lengths.sum()
+    assert torch.allclose(loss, by_hand, atol=1e-4)
+
+
+def test_sampled_log_probabilities_are_those_of_the_policy(untrained, tmp_path):
+    trainer = make_trainer(untrained, tmp_path, by_token)
+    batch = batch_of(trainer)
+    mask = batch["completion_mask"].bool()
+    with torch.no_grad():
+        assert torch.allclose(
+            trainer._logps(trainer.model, batch)[mask], batch["old_per_token_logps"][mask], atol=1e-4
+        )
+
+
+def test_groups_without_spread_are_replaced_by_fresh_prompts(untrained, tmp_path):
+    calls = []
+
+    def reward(completion_ids, **_):
+        calls.append(len(completion_ids))
+        return by_token(completion_ids) if len(calls) > 1 else [0.0] * 12 + by_token(completion_ids[12:])
+
+    trainer = make_trainer(untrained, tmp_path, reward, Dapo(refills=2, overlong="keep"))
+    batch_of(trainer)
+    metrics = trainer._metrics["train"]
+    assert calls[0] == 24 and calls[1] == 12  # as many prompts as are missing: three of six
+    assert metrics["groups/drawn"] == [6 + sum(calls[1:]) // 4]
+    assert metrics["groups/informative"][0] >= 6
+
+
+def test_filtering_on_content_ignores_what_the_format_term_pays(untrained, tmp_path):
+    def reward(completion_ids, log_extra, **_):
+        log_extra("content", [0.0] * len(completion_ids))
+        return by_token(completion_ids)
+
+    for filter_on, informative in (("total", 6), ("content", 0)):
+        dapo = Dapo(filter_on=filter_on, refills=0, overlong="keep")
+        trainer = make_trainer(untrained, tmp_path, reward, dapo)
+        batch = batch_of(trainer)
+        assert trainer._metrics["train"]["groups/informative"] == [informative]
+        assert len(batch["advantages"]) > 6  # too few informative groups: the others fill the batch
+
+
+def test_overlong_responses_count_in_the_mean_and_not_in_the_loss(untrained, tmp_path):
+    batch = batch_of(make_trainer(untrained, tmp_path, by_token, Dapo(refills=0, overlong="mask")))
+    end = 2  # <|im_end|>; rows of weight 0 only fill the updates up
+    trained = batch["completion_ids"][batch["advantages"] != 0]
+    assert all(end in row.tolist() for row in trained)
+
+
+def test_rollouts_without_a_verdict_are_out_of_the_loss_and_counted(untrained, tmp_path):
+    scored = []
+
+    def reward(completion_ids, **_):
+        scored.extend(len(ids) for k, ids in enumerate(completion_ids) if k % 4)
+        return [None if k % 4 == 0 else v for k, v in enumerate(by_token(completion_ids))]
+
+    trainer = make_trainer(untrained, tmp_path, reward)
+    assert batch_of(trainer)["num_items_in_batch"] == sum(scored)
+    assert trainer._metrics["train"]["unscored"] == [0.25]
+    assert not trainer._stop.why
+
+
+def test_when_no_rollout_has_a_verdict_the_run_stops_with_a_checkpoint(untrained, tmp_path):
+    trainer = make_trainer(
+        untrained, tmp_path, lambda completion_ids, **_: [None] * len(completion_ids), max_steps=8,
+        save_strategy="steps", save_steps=8,
+    )  # fmt: skip
+    before = {name: value.clone() for name, value in trainer.model.state_dict().items()}
+    trainer.train()
+    assert trainer.state.global_step == 2 and "24 of 24 rollouts have no verdict" in trainer._stop.why
+    assert last_checkpoint(tmp_path) == tmp_path / "checkpoint-2"
+    assert all(torch.equal(before[name], value) for name, value in trainer.model.state_dict().items())
+
+
+def test_a_checkpoint_inside_a_rollout_batch_is_refused(untrained, tmp_path):
+    with pytest.raises(SailRLError, match="multiple of 2"):
+        make_trainer(untrained, tmp_path, by_token, save_strategy="steps", save_steps=3)
+
+
+def test_both_readings_of_the_clip_range(untrained, tmp_path):
+    asymmetric = make_trainer(untrained, tmp_path, by_token)
+    assert (asymmetric.epsilon_low, asymmetric.epsilon_high) == (CLIP_LOW, CLIP_HIGH) == (0.20, 0.28)
+    calm = make_trainer(untrained, tmp_path, by_token, Dapo("adaptive", overlong="keep"), max_steps=4)
+    calm.epsilon_low = calm.epsilon_high = 0.24
+    calm.dapo = replace(calm.dapo, clip_target=1.0)  # nothing is ever too much: the range widens
+    calm.train()
+    assert calm.epsilon_low == calm.epsilon_high == pytest.approx(0.26)
+    wild = make_trainer(
+        untrained, tmp_path, by_token, Dapo("adaptive", clip_target=-1.0, overlong="keep"), max_steps=40
+    )
+    wild.train()
+    assert wild.epsilon_low == wild.epsilon_high == CLIP_LOW  # and never leaves [0.20, 0.28]
+
+
+def test_clipping_acts_because_a_batch_is_used_for_more_than_one_update(untrained, tmp_path):
+    trainer = make_trainer(
+        untrained, tmp_path, by_token, learning_rate=0.05, updates=3, prompts=6, max_steps=3
+    )
+    trainer.train()
+    fractions = [entry["clip_ratio/region_mean"] for entry in trainer.state.log_history if "loss" in entry]
+    assert fractions[0] == 0 and max(fractions[1:]) > 0
+
+
+# ---- interrupting and resuming, on the shipped policy
+
+SMALL = RLConfig(
+    steps=6, prompts=4, rollouts=3, updates=2, epochs=3, save_every=2, families=("add", "read_bar")
+)
+
+
+def weights(folder):
+    return load_checkpoint(folder)[0].state_dict()
+
+
+def same(first, second):
+    return all(torch.equal(value, second[name]) for name, value in first.items())
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    out = tmp_path_factory.mktemp("whole") / "run"
+    train_rl(SMALL, out, bar=False)
+    return out
+
+
+def press_ctrl_c_after(step):
+    def on_batch(rows):
+        if rows[-1]["step"] == step:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    return on_batch
+
+
+@pytest.mark.parametrize("step", [2, 4])
+def test_ctrl_c_and_resume_end_as_if_nothing_had_happened(tmp_path, uninterrupted, step):
+    out = tmp_path / "run"
+    with pytest.raises(Interrupted, match=rf"stopped after step {step + 1} of 6 \(interrupted\); .*--resume"):
+        train_rl(SMALL, out, bar=False, on_batch=press_ctrl_c_after(step))
+    partial = pd.read_csv(out / "metrics.csv")
+    assert partial["step"].tolist() == list(range(1, step + 2))  # step 3 ends in the second of three epochs
+    train_rl(SMALL, out, resume=True, bar=False)
+    assert (out / "metrics.csv").read_text() == (uninterrupted / "metrics.csv").read_text()
+    assert same(weights(out / "policy"), weights(uninterrupted / "policy"))
+
+
+def test_the_same_seed_gives_the_same_metrics_and_another_seed_others(tmp_path, uninterrupted):
+    for seed, equal in ((0, True), (1, False)):
+        train_rl(replace(SMALL, seed=seed), tmp_path / str(seed), bar=False)
+        texts = [(folder / "metrics.csv").read_text() for folder in (tmp_path / str(seed), uninterrupted)]
+        assert (texts[0] == texts[1]) is equal
+
+
+def test_a_killed_run_is_resumed_from_its_last_whole_checkpoint(tmp_path, uninterrupted):
+    out = tmp_path / "run"
+    settings = [f"--set={k}={v}" for k, v in (("prompts", 4), ("rollouts", 3), ("save_every", 2))]
+    command = [
+        sys.executable,
+        "-m",
+        "sailrl_lite",
+        "rl",
+        "--out",
+        str(out),
+        "--steps",
+        "6",
+        "--quiet",
+        *settings,
+    ]
+    command.append("--set=families=add,read_bar")
+    process = subprocess.Popen(command)
+    deadline = time.time() + 120
+    while last_checkpoint(out / "trainer") is None and time.time() < deadline and process.poll() is None:
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    (out / "trainer" / "checkpoint-99999").mkdir()  # as a kill in the middle of saving leaves one
+    (out / "trainer" / "checkpoint-99999" / "trainer_state.json").write_text('{"global')
+    subprocess.run([*command, "--resume"], check=True)
+    assert (out / "metrics.csv").read_text() == (uninterrupted / "metrics.csv").read_text()
+    assert same(weights(out / "policy"), weights(uninterrupted / "policy"))
+
+
+def test_the_adaptive_clip_range_is_part_of_a_checkpoint(tmp_path):
+    config = replace(SMALL, clip="adaptive", steps=2)
+    train_rl(config, tmp_path / "run", bar=False)
+    saved = json.loads((last_checkpoint(tmp_path / "run" / "trainer") / "clip.json").read_text())
+    logged = pd.read_csv(tmp_path / "run" / "metrics.csv")["clip/high"].iloc[-1]
+    assert CLIP_LOW <= saved[1] <= CLIP_HIGH and abs(saved[1] - logged) <= 0.01
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"families": ("ad",)}, "unknown family 'ad'"),
+        ({"reward": "cascad"}, "did you mean cascade?"),
+        ({"clip": "wide"}, "clip cannot be 'wide'; use one of asymmetric, adaptive"),
+        ({"rollouts": 1}, "rollouts must be at least 2"),
+        ({"steps": 0}, "steps must be at least 1"),
+        ({"updates": 5}, "multiple of updates"),
+        ({"checkpoint": "nowhere"}, "no checkpoint in nowhere"),
+    ],
+)
+def test_a_wrong_value_is_named_before_anything_is_written(tmp_path, change, words):
+    with pytest.raises(SailRLError) as error:
+        train_rl(replace(SMALL, **change), tmp_path / "run", bar=False)
+    assert words in str(error.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_holds_one_run(tmp_path, uninterrupted):
+    with pytest.raises(SailRLError, match="already holds a run"):
+        train_rl(SMALL, uninterrupted, bar=False)
+    with pytest.raises(SailRLError, match="has other settings"):
+        train_rl(replace(SMALL, seed=5), uninterrupted, resume=True, bar=False)
+    with pytest.raises(SailRLError, match="no run in"):
+        train_rl(SMALL, Path(tmp_path / "empty"), resume=True, bar=False)
