@@ -144,10 +144,10 @@ def verifier_seconds(config: RLConfig) -> float:
     """Seconds to verify the traces of one step's rollouts."""
     policy, processor = load_checkpoint(SHIPPED)
     from sailrl_lite.response import parse_response
-    from sailrl_lite.study.evaluation import test_problems
+    from sailrl_lite.study.evaluation import unseen_problems
     from sailrl_lite.training.models import encode_prompts
 
-    problems = test_problems(-(-config.prompts // len(FAMILIES)))[: config.prompts]
+    problems = unseen_problems(-(-config.prompts // len(FAMILIES)))[: config.prompts]
     inputs = encode_prompts(processor, [p.question for p in problems], [p.image for p in problems])
     rolled = rollout.sample(policy, dict(inputs), config.rollouts, config.max_new_tokens)
     texts = processor.batch_decode(rolled.ids, skip_special_tokens=True)

@@ -161,7 +161,7 @@ def run_evaluate(args: argparse.Namespace) -> int:
     from sailrl_lite.training.models import load_checkpoint
 
     families = [name for name in args.families.split(",") if name]
-    problems = evaluation.test_problems(args.problems, families, args.shortcut)
+    problems = evaluation.unseen_problems(args.problems, families, args.shortcut)
     policy, processor = load_checkpoint(args.checkpoint or SHIPPED)
     bar = None if args.quiet else "evaluating"
     never = evaluation.evaluate(

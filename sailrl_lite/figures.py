@@ -122,6 +122,32 @@ def _bars(axis: Axes, summary: pd.DataFrame, measure: str, offset: float, label:
     )
 
 
+def gallery(problems: Sequence[Problem]) -> Figure:
+    """Problems as a reader should see them, a row a kind: family, picture, question, gold answer, label."""
+    use_style()
+    kinds = list(dict.fromkeys(problem.kind for problem in problems))
+    rows = [[problem for problem in problems if problem.kind == kind] for kind in kinds]
+    size = len(rows), max(map(len, rows))
+    figure, axes = plt.subplots(*size, figsize=(2.3 * size[1], 2.25 * size[0]), squeeze=False)
+    for row, line in zip(rows, axes, strict=True):
+        line[0].set_ylabel(row[0].kind, style="italic")
+        for axis in line[len(row) :]:
+            axis.set_axis_off()
+        for problem, axis in zip(row, line, strict=False):
+            axis.imshow(problem.image)
+            axis.set_title(problem.family)
+            axis.set_xlabel(_caption(problem, 31), fontsize=8)
+            axis.set(xticks=[], yticks=[])
+            axis.grid(visible=False)
+    return figure
+
+
+def _caption(problem: Problem, width: int) -> str:
+    need = "needs thinking" if problem.needs_thinking else "no thinking needed"
+    question = "\n".join(textwrap.wrap(problem.question, width))
+    return f"{question}\n\ngold: {problem.gold}\nlabel: {need}"
+
+
 def rollouts(problem: Problem, texts: Sequence[str], graded: Sequence[Components], reward: Reward) -> Figure:
     """A problem and several responses to it side by side, each with its components and its reward."""
     use_style()
@@ -129,11 +155,8 @@ def rollouts(problem: Problem, texts: Sequence[str], graded: Sequence[Components
         1, len(texts) + 1, figsize=(2.35 * (len(texts) + 1), 3.7), width_ratios=[1.15, *[1] * len(texts)]
     )
     axes[0].imshow(problem.image)
-    need = "needs thinking" if problem.needs_thinking else "no thinking needed"
     axes[0].set_title(problem.kind)
-    axes[0].set_xlabel(
-        "\n".join(textwrap.wrap(problem.question, 24)) + f"\n\ngold: {problem.gold}\nlabel: {need}"
-    )
+    axes[0].set_xlabel(_caption(problem, 24))
     axes[0].set(xticks=[], yticks=[])
     for number, (axis, text, c) in enumerate(zip(axes[1:], texts, graded, strict=True), 1):
         value = reward(c)
@@ -146,6 +169,24 @@ def rollouts(problem: Problem, texts: Sequence[str], graded: Sequence[Components
         axis.set(xticks=[], yticks=[])
         axis.grid(visible=False)
     axes[0].grid(visible=False)
+    return figure
+
+
+def reward_bars(graded: Sequence[Components], rewards: Sequence[Reward]) -> Figure:
+    """What several rewards pay for the same responses, side by side."""
+    use_style()
+    figure, axis = plt.subplots(figsize=(7.5, 3))
+    width = 0.8 / len(rewards)
+    for k, reward in enumerate(rewards):
+        places = np.arange(1, len(graded) + 1) + width * (k - (len(rewards) - 1) / 2)
+        values = [np.nan if (value := reward(c)) is None else value for c in graded]
+        bars = axis.bar(places, values, 0.95 * width, label=reward.name)
+        axis.bar_label(bars, fmt="%.2f", fontsize=8, padding=1)
+    axis.set(ylim=(0, 1.12), ylabel="reward", xticks=range(1, len(graded) + 1))
+    axis.set_xticklabels(f"rollout {k}" for k in range(1, len(graded) + 1))
+    axis.grid(axis="x", visible=False)
+    axis.set_title("The same responses, paid by different rewards", loc="left")
+    axis.legend(ncols=len(rewards), loc="lower right", bbox_to_anchor=(1, 1), frameon=False)
     return figure
 
 

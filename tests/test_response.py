@@ -67,7 +67,7 @@ def test_well_formed(text):
         (build(answer=r"\boxed{1} \boxed{2"), r"the last \boxed{ is not closed"),
     ],
 )
-def test_problems_are_named(text, problem):
+def unseen_problems_are_named(text, problem):
     response = parse_response(text)
     assert not response.well_formed
     assert any(problem in line for line in response.problems), response.problems

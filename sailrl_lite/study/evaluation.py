@@ -25,7 +25,7 @@ _EXTRA = ("relative_tokens", "majority_guess")
 _BATCH = 256
 
 
-def test_problems(
+def unseen_problems(
     per_family: int, families: Sequence[str] | None = None, shortcut: float = 0.0
 ) -> list[Problem]:
     """The first problems of each family's test split; no training picture has their handwritten digits."""

@@ -16,11 +16,11 @@ from sailrl_lite.study.evaluation import (
     as_text,
     evaluate,
     summarize,
-    test_problems,
+    unseen_problems,
     with_relative_tokens,
 )
 from sailrl_lite.training.models import load_checkpoint
-from sailrl_lite.training.rl import train_rl
+from sailrl_lite.training.rl import check, train_rl
 from sailrl_lite.training.runs import claim_folder
 
 PER_FAMILY = 40
@@ -33,8 +33,10 @@ def run_preview(config: RLConfig, out: Path, resume: bool = False, bar: bool = T
     figures learning.png and before_after.png, and run.json (versions, times).
     """
     started, cpu = time.time(), time.process_time()
+    check(config)
+    load_checkpoint(checkpoint_of(config))  # a bad one is named before the folder is taken
     claim_folder(config, out, resume)
-    problems = test_problems(PER_FAMILY, config.families or None)
+    problems = unseen_problems(PER_FAMILY, config.families or None)
     before = _measured(checkpoint_of(config), problems, config, out / "sft.csv", bar)
     policy = out / "policy"
     if not policy.is_dir():

@@ -6,7 +6,7 @@ import pandas as pd
 
 from sailrl_lite.config import RLConfig, checkpoint_of
 from sailrl_lite.files import write_text
-from sailrl_lite.study.evaluation import MEASURES, evaluate, test_problems
+from sailrl_lite.study.evaluation import MEASURES, evaluate, unseen_problems
 from sailrl_lite.training.models import load_checkpoint
 from sailrl_lite.training.rl import train_rl
 
@@ -18,7 +18,7 @@ def run_spine(
 ) -> Path:
     """Train one policy a seed and write `file`; a seed that is finished in `out` is not trained again."""
     table = []
-    problems = test_problems(per_family)
+    problems = unseen_problems(per_family)
     for seed in seeds:
         this = config.with_values({"seed": str(seed)})
         folder = out / f"seed-{seed}"
@@ -44,4 +44,4 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
     """Mean over families and seeds, and the standard deviation over seeds, a row a stage and kind."""
     per_seed = frame.groupby(["stage", "kind", "seed"])[list(MEASURES)].mean()
     groups = per_seed.groupby(["stage", "kind"])
-    return groups.mean().join(groups.std(), rsuffix="_sd").reset_index()
+    return groups.mean().join(groups.std().add_suffix("_sd")).reset_index()

@@ -66,7 +66,8 @@ def metric_rows(history: list[dict[str, Any]], updates: int) -> list[dict[str, A
     rows = []
     for entry in history:
         if "loss" in entry:
-            kept = {k: v for k, v in entry.items() if not any(word in k for word in _TIMES)}
+            # Sorted, as they come back from a checkpoint.
+            kept = {k: v for k, v in sorted(entry.items()) if not any(word in k for word in _TIMES)}
             rows.append({"step": kept.pop("step") // updates} | kept)
     return rows
 

@@ -10,6 +10,7 @@ from trl import GRPOConfig
 
 from sailrl_lite.config import RLConfig, checkpoint_of
 from sailrl_lite.errors import SailRLError
+from sailrl_lite.rewards import get_reward
 from sailrl_lite.training.callbacks import StopBetweenBatches, Watch, stop_on_interrupt
 from sailrl_lite.training.dapo import Clip, Dapo, DapoTrainer
 from sailrl_lite.training.data import rl_dataset
@@ -76,6 +77,7 @@ def check(config: RLConfig) -> None:
     """Raise SailRLError where a value of the configuration is out of its range."""
     for family in config.families:
         get_family(family)
+    get_reward(config.reward, config.alpha)
     for name in ("steps", "prompts", "updates", "epochs", "max_new_tokens", "save_every"):
         if getattr(config, name) < 1:
             raise SailRLError(f"{name} must be at least 1, not {getattr(config, name)}")
