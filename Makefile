@@ -36,7 +36,7 @@ lint: $(READY)  ## Check style, formatting and types
 bench: $(READY)  ## Time the building blocks on this machine
 	$(BIN)/python -m sailrl_lite.bench $(ARGS)
 
-spine: $(READY)  ## Run the smallest end-to-end path
+spine: $(READY)  ## Train three seeds and write data/runs/spine.csv and its figure
 	$(BIN)/sailrl-lite spine $(ARGS)
 
 clean:  ## Remove the environment and all caches; runs/ stays

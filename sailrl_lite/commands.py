@@ -228,6 +228,7 @@ def add_spine(subparsers: Subparsers) -> None:
         "--out", type=Path, default=Path("runs/spine"), help="folder of the runs; done ones are kept"
     )
     parser.add_argument("--file", type=Path, default=Path("data/runs/spine.csv"), help="the table to write")
+    parser.add_argument("--figure", type=Path, default=Path("figures/spine.png"), help="the figure to draw")
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="a value of config.json"
     )
@@ -238,6 +239,7 @@ def add_spine(subparsers: Subparsers) -> None:
 def run_spine(args: argparse.Namespace) -> int:
     import pandas as pd
 
+    from sailrl_lite import figures
     from sailrl_lite.config import RLConfig
     from sailrl_lite.study import spine
 
@@ -245,6 +247,8 @@ def run_spine(args: argparse.Namespace) -> int:
     file = spine.run_spine(
         list(range(args.seeds)), args.out, args.file, config, args.problems, not args.quiet
     )
-    print(spine.summary(pd.read_csv(file)).round(3).T.to_string(header=False))
-    print(f"table: {file}")
+    table = pd.read_csv(file)
+    figure = figures.save(figures.spine(table), args.figure)
+    print(spine.markdown(table))
+    print(f"table: {file}, figure: {figure}")
     return 0

@@ -148,6 +148,27 @@ def _caption(problem: Problem, width: int) -> str:
     return f"{question}\n\ngold: {problem.gold}\nlabel: {need}"
 
 
+def spine(frame: pd.DataFrame) -> Figure:
+    """The three-seed result: means over families before and after RL, a dot a seed. `frame` is spine.csv."""
+    use_style()
+    panels = ("accuracy", "trigger_rate", "cascade", "logic", "grounding", "consistency")
+    kinds = list(frame["kind"].unique())
+    figure, axes = plt.subplots(2, 3, figsize=(11, 5.2), sharex=True, sharey=True)
+    for axis, measure in zip(axes.flat, panels, strict=True):
+        for offset, stage, label, color in ((-0.2, "sft", "SFT", BEFORE), (0.2, "rl", "SFT + RL", AFTER)):
+            part = frame[frame["stage"] == stage].groupby(["kind", "seed"])[measure].mean().unstack("seed")
+            x = np.arange(len(kinds)) + offset
+            axis.bar(x, part.loc[kinds].mean(axis=1), 0.38, label=label, color=color)
+            for seed in part:
+                axis.plot(x, part.loc[kinds, seed], "o", color="0.15", ms=3)
+        axis.set_title(measure.replace("_", " ").capitalize())
+        axis.set_xticks(range(len(kinds)), kinds)
+        axis.grid(axis="x", visible=False)
+    axes[0, 0].set_ylim(0, 1.05)
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    return figure
+
+
 def rollouts(problem: Problem, texts: Sequence[str], graded: Sequence[Components], reward: Reward) -> Figure:
     """A problem and several responses to it side by side, each with its components and its reward."""
     use_style()

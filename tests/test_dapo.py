@@ -186,7 +186,7 @@ def test_filtering_on_content_ignores_what_the_format_term_pays(untrained, tmp_p
         trainer = make_trainer(untrained, tmp_path, reward, dapo)
         batch = batch_of(trainer)
         assert trainer._metrics["train"]["groups/informative"] == [informative]
-        assert len(batch["advantages"]) > 6  # too few informative groups: the others fill the batch
+        assert bool((batch["advantages"] != 0).any()) is (informative > 0)
 
 
 def test_overlong_responses_count_in_the_mean_and_not_in_the_loss(untrained, tmp_path):

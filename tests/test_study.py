@@ -16,7 +16,14 @@ from sailrl_lite.config import SHIPPED, RLConfig, SFTConfig
 from sailrl_lite.errors import SailRLError
 from sailrl_lite.files import write_text
 from sailrl_lite.study import evaluation
-from sailrl_lite.study.evaluation import MEASURES, NEVER_THINK, bootstrap, evaluate, summarize, unseen_problems
+from sailrl_lite.study.evaluation import (
+    MEASURES,
+    NEVER_THINK,
+    bootstrap,
+    evaluate,
+    summarize,
+    unseen_problems,
+)
 from sailrl_lite.training.models import load_checkpoint
 from sailrl_lite.training.sft import train_sft
 from sailrl_lite.world.problems import FAMILIES, make_problem
@@ -111,13 +118,15 @@ def test_the_main_job_leaves_a_whole_run_folder_and_resumes(tmp_path, capsys, mo
 
 def test_the_three_seed_command_writes_the_table_and_does_not_train_twice(tmp_path, capsys):
     command = ["spine", "--seeds", "2", "--problems", "1", "--out", str(tmp_path / "runs"), *TINY]
-    command += ["--file", str(tmp_path / "spine.csv"), "--set", "steps=1"]
+    command += ["--file", str(tmp_path / "spine.csv"), "--figure", str(tmp_path / "spine.png")]
+    command += ["--set", "steps=1"]
     assert main(command) == 0
     table = pd.read_csv(tmp_path / "spine.csv")
     assert ",".join(table.columns) == (
         "seed,stage,kind,family,n,accuracy,trigger_rate,format_rate,judging,thinking,cascade,logic,grounding,"
         "consistency,tokens"
     )
+    assert (tmp_path / "spine.png").is_file() and "| reasoning | RL |" in capsys.readouterr().out
     assert len(table) == 2 * 2 * len(FAMILIES) and set(table["stage"]) == {"sft", "rl"}
     changed = (tmp_path / "runs" / "seed-0" / "policy" / "model.safetensors").stat().st_mtime_ns
     assert main(command) == 0

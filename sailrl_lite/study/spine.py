@@ -40,8 +40,24 @@ def run_spine(
     return file
 
 
+def markdown(frame: pd.DataFrame) -> str:
+    """The result as a Markdown table: mean over families and seeds, before and after, with the deviation."""
+    shown = ("accuracy", "trigger_rate", "cascade", "logic", "grounding", "consistency", "tokens")
+    lines = ["| kind | stage | " + " | ".join(name.replace("_", " ") for name in shown) + " |"]
+    lines.append("|---|---|" + "---:|" * len(shown))
+    for _, row in summary(frame).iterrows():
+        cells = []
+        for name in shown:
+            digits = 1 if name == "tokens" else 2
+            cells.append(
+                "-" if pd.isna(row[name]) else f"{row[name]:.{digits}f} ± {row[f'{name}_sd']:.{digits}f}"
+            )
+        lines.append(f"| {row['kind']} | {row['stage'].upper()} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def summary(frame: pd.DataFrame) -> pd.DataFrame:
-    """Mean over families and seeds, and the standard deviation over seeds, a row a stage and kind."""
-    per_seed = frame.groupby(["stage", "kind", "seed"])[list(MEASURES)].mean()
-    groups = per_seed.groupby(["stage", "kind"])
+    """Mean over families and seeds, and its standard deviation over seeds, a row a kind and stage."""
+    per_seed = frame.groupby(["kind", "stage", "seed"], sort=False)[list(MEASURES)].mean()
+    groups = per_seed.groupby(["kind", "stage"], sort=False)
     return groups.mean().join(groups.std().add_suffix("_sd")).reset_index()

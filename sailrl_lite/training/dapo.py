@@ -28,6 +28,7 @@ from sailrl_lite.training.runs import restore_strictly
 
 Clip = Literal["asymmetric", "adaptive"]
 CLIP_LOW, CLIP_HIGH = 0.20, 0.28  # the paper's range
+_SMALLEST = 1e-6  # difference of rewards that is no rounding
 _CLIP_FILE = "clip.json"
 
 
@@ -98,7 +99,7 @@ def has_spread(rewards: torch.Tensor) -> torch.Tensor:
     known = rewards.isfinite()
     low = rewards.masked_fill(~known, torch.inf).amin(1)
     high = rewards.masked_fill(~known, -torch.inf).amax(1)
-    return high - low > 1e-6
+    return high - low > _SMALLEST
 
 
 class EpochSampler(RepeatSampler):
@@ -150,13 +151,11 @@ class DapoTrainer(GRPOTrainer):
         """Rollouts, rewards and advantages of one generation batch: `inputs` holds each example G times."""
         wanted = len(inputs) // self.num_generations
         groups = self._roll(inputs[:: self.num_generations], draw=0)
-        drawn = wanted
+        drawn, device = wanted, self.accelerator.device
         for draw in range(1, self.dapo.refills + 1):
             missing = wanted - sum(group.informative for group in groups)
             # Every process refills as often and as much as the one that lacks most: their gathers must match.
-            missing = int(
-                self.accelerator.gather(torch.tensor([missing], device=self.accelerator.device)).max()
-            )
+            missing = int(self.accelerator.gather(torch.tensor([missing], device=device)).max())
             if missing <= 0:
                 break
             groups += self._roll(self._more_examples(missing, draw), draw)
@@ -178,7 +177,7 @@ class DapoTrainer(GRPOTrainer):
         completions = [[{"role": "assistant", "content": text}] for text in texts]
         rewards, columns = self._score(repeated, completions, ids)
         if draw == 0:
-            self._describe(columns, rewards, prompt_ids, fields, ids, logps)
+            self._describe(columns, rewards, prompt_ids, fields, ids)
 
         table = rewards.view(-1, n)
         advantages = group_advantages(table, self.scale_rewards == "group")
@@ -258,12 +257,17 @@ class DapoTrainer(GRPOTrainer):
         return functools.reduce(lambda total, digit: (total * 1_000_003 + digit) % 2**61, digits)
 
     def _pack(self, groups: list[Group]) -> dict[str, Any]:
-        """The batch that TRL's loss reads: only rows that carry a gradient.
+        """The batch that TRL's loss reads: of the informative groups, the rows that carry a gradient.
 
         The loss divides by `num_items_in_batch`, which counts the tokens of all rows of these groups, the
         dropped ones included, so that dropping them changes the time of a step and not its gradient.
         """
-        rows = [(g, k) for g in groups for k in range(len(g.ids)) if g.trained[k] and g.advantages[k] != 0]
+        rows = [
+            (g, k)
+            for g in groups
+            for k in range(len(g.ids))
+            if g.informative and g.trained[k] and abs(g.advantages[k]) > _SMALLEST
+        ]
         tokens = sum(len(g.ids[k]) for g in groups for k in range(len(g.ids)) if g.trained[k])
         chunks = self.args.steps_per_generation
         # No update may be empty, and all of a batch are of one size: fill up with rows of weight 0.
@@ -274,9 +278,8 @@ class DapoTrainer(GRPOTrainer):
         batch = self._tensors([(g.prompt_ids, g.picture, g.ids[k]) for g, k, _ in filled])
         device = self.accelerator.device
         batch["advantages"] = torch.tensor([weight for _, _, weight in filled], device=device)
-        batch["num_items_in_batch"] = self.accelerator.gather(
-            torch.tensor(float(tokens), device=device)
-        ).sum()
+        counted = torch.tensor(float(tokens), device=device)
+        batch["num_items_in_batch"] = self.accelerator.gather(counted).sum()
         if all(g.logps is not None for g, _, _ in filled):
             logps = [torch.tensor(g.logps[k]) for g, k, _ in filled]  # type: ignore[index]
             batch["old_per_token_logps"] = pad(logps, padding_value=0.0, padding_side="right").to(device)
@@ -310,7 +313,7 @@ class DapoTrainer(GRPOTrainer):
 
     def _describe(
         self, columns: dict[str, list[Any]], rewards: torch.Tensor, prompt_ids: list[list[int]],
-        fields: dict[str, Any], ids: list[list[int]], logps: list[list[float]] | None,
+        fields: dict[str, Any], ids: list[list[int]],
     ) -> None:  # fmt: skip
         """Metrics of the first draw: the mean of every numeric column, lengths, verdicts, KL."""
         for name, values in columns.items():
@@ -321,9 +324,8 @@ class DapoTrainer(GRPOTrainer):
         self._log_mean("tokens", [float(len(row)) for row in ids])
         self._log_mean("truncated", [float(row[-1] not in self.eos_token_ids) for row in ids])
         self._log_mean("unscored", rewards.isnan().float().tolist())
-        self.state.num_input_tokens_seen += sum(map(len, ids)) + self.num_generations * sum(
-            map(len, prompt_ids)
-        )
+        read = self.num_generations * sum(map(len, prompt_ids))
+        self.state.num_input_tokens_seen += read + sum(map(len, ids))
         if self._stop and rewards.isnan().float().mean() > self.dapo.max_unscored:
             self._stop.why = f"{int(rewards.isnan().sum())} of {len(rewards)} rollouts have no verdict"
         if self.reference and self.dapo.kl_rows:
