@@ -16,6 +16,7 @@ from sailrl_lite.files import write_bytes
 from sailrl_lite.response import parse_response
 from sailrl_lite.rewards import Components, Reward
 from sailrl_lite.world.problems import Problem
+from sailrl_lite.world.verifier import Finding, verify
 
 _BLUE, _ORANGE, _GREEN, _RED, _PURPLE, _BROWN = sns.color_palette("colorblind", 6)
 BEFORE, AFTER = _ORANGE, _BLUE
@@ -93,7 +94,7 @@ def before_after(before: pd.DataFrame, after: pd.DataFrame) -> Figure:
             _bars(axis, summary, measure, offset, label, color)
         axis.set_ylim(0, 1.05)
         axis.set_title(f"{title} on unseen problems, 95% intervals")
-    axes[0].legend(ncols=2, loc="lower right")
+    axes[0].legend(ncols=2, loc="lower right", bbox_to_anchor=(1, 1), frameon=False)
     axes[1].set_xticks(range(len(before)), before["family"], rotation=30, ha="right")
     edges = np.flatnonzero(before["kind"].to_numpy()[1:] != before["kind"].to_numpy()[:-1]) + 0.5
     for axis in axes:
@@ -170,13 +171,17 @@ def spine(frame: pd.DataFrame) -> Figure:
 
 
 def rollouts(problem: Problem, texts: Sequence[str], graded: Sequence[Components], reward: Reward) -> Figure:
-    """A problem and several responses to it side by side, each with its components and its reward."""
+    """A problem and several responses to it side by side, each with its components and its reward.
+
+    A cross marks the lines that the exact verifier faults.
+    """
     use_style()
     figure, axes = plt.subplots(
-        1, len(texts) + 1, figsize=(2.35 * (len(texts) + 1), 3.7), width_ratios=[1.15, *[1] * len(texts)]
+        1, len(texts) + 1, figsize=(2.35 * (len(texts) + 1), 3.1), width_ratios=[1.1, *[1] * len(texts)]
     )
     axes[0].imshow(problem.image)
-    axes[0].set_title(problem.kind)
+    axes[0].set_anchor("N")
+    axes[0].set_title(f"{problem.family} ({problem.kind})")
     axes[0].set_xlabel(_caption(problem, 24))
     axes[0].set(xticks=[], yticks=[])
     for number, (axis, text, c) in enumerate(zip(axes[1:], texts, graded, strict=True), 1):
@@ -185,8 +190,9 @@ def rollouts(problem: Problem, texts: Sequence[str], graded: Sequence[Components
             f"rollout {number}: R = {'no verdict' if value is None else f'{value:.2f}'}", color=_shade(value)
         )
         axis.text(
-            0.02, 0.98, _card(text, c), va="top", family="monospace", fontsize=7.4, transform=axis.transAxes
-        )
+            0.03, 0.97, _card(problem, text, c), va="top", family="monospace", fontsize=8,
+            transform=axis.transAxes,
+        )  # fmt: skip
         axis.set(xticks=[], yticks=[])
         axis.grid(visible=False)
     axes[0].grid(visible=False)
@@ -212,13 +218,22 @@ def reward_bars(graded: Sequence[Components], rewards: Sequence[Reward]) -> Figu
 
 
 def _shade(value: float | None) -> object:
-    return "0.4" if value is None else sns.color_palette("viridis", as_cmap=True)(0.75 * (1 - value))
+    """Grey for nothing, the bluer the better."""
+    return "0.4" if value is None else sns.blend_palette(["0.5", AFTER], as_cmap=True)(value)
 
 
-def _card(text: str, c: Components) -> str:
+def _card(problem: Problem, text: str, c: Components) -> str:
     response = parse_response(text)
-    lines = [f"judge: {response.decision}", "", *(response.think or "(blank)").split("\n")[:9], ""]
-    lines += [f"answer: {response.answer}", "", f"format   {c.format}", f"judging  {c.judging}"]
-    thinking = "-" if c.thinking is None else f"{c.thinking:.2f}"
-    lines += [f"thinking {thinking}", f"answer   {c.answer}"]
-    return "\n".join(line[:26] for line in lines)
+    trace, answer = ["(blank)"], f"answer: {response.answer}"
+    if response.think:
+        findings = verify(problem, response.think, response.answer).findings
+        *trace, _ = [f"{f.statement}{_cross(f)}" for f in findings]
+        answer += _cross(findings[-1])
+    lines = [f"judge: {response.decision}", "", *trace[:9], "", answer, ""]
+    lines += [f"format   {c.format}", f"judging  {c.judging}"]
+    lines += [f"thinking {'-' if c.thinking is None else f'{c.thinking:.2f}'}", f"answer   {c.answer}"]
+    return "\n".join(line[:28] for line in lines)
+
+
+def _cross(finding: Finding) -> str:
+    return "".join(f" ✗ {dimension}" for dimension in finding.failed)
