@@ -28,7 +28,7 @@ from sailrl_lite.training.rl import grpo_config
 from sailrl_lite.world.problems import FAMILIES
 from sailrl_lite.world.verifier import verify
 
-PARTS = ("generation", "reward", "old log-probs", "forward and backward", "rest")
+PARTS = ("generation", "reward", "log-probs", "forward and backward", "rest")
 
 
 class Clock:
@@ -95,7 +95,7 @@ def run(kind: str, config: RLConfig, folder: Path) -> dict[str, Any]:
     trainer.remove_callback(PrinterCallback)
     # What is left of _prepare_inputs is tokens, pictures, padding; of training_step, forward and backward.
     logps = trainer._get_per_token_logps_and_entropies
-    inside = clock.wrap("old log-probs", logps)
+    inside = clock.wrap("log-probs", logps)
 
     def either(*a: Any, **k: Any) -> Any:
         return (inside if not torch.is_grad_enabled() else logps)(*a, **k)

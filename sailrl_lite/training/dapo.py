@@ -177,7 +177,7 @@ class DapoTrainer(GRPOTrainer):
         completions = [[{"role": "assistant", "content": text}] for text in texts]
         rewards, columns = self._score(repeated, completions, ids)
         if draw == 0:
-            self._describe(columns, rewards, prompt_ids, fields, ids)
+            self._describe(columns, rewards, prompt_ids, fields, ids, logps)
 
         table = rewards.view(-1, n)
         advantages = group_advantages(table, self.scale_rewards == "group")
@@ -280,14 +280,18 @@ class DapoTrainer(GRPOTrainer):
         batch["advantages"] = torch.tensor([weight for _, _, weight in filled], device=device)
         counted = torch.tensor(float(tokens), device=device)
         batch["num_items_in_batch"] = self.accelerator.gather(counted).sum()
-        if all(g.logps is not None for g, _, _ in filled):
-            logps = [torch.tensor(g.logps[k]) for g, k, _ in filled]  # type: ignore[index]
-            batch["old_per_token_logps"] = pad(logps, padding_value=0.0, padding_side="right").to(device)
+        logps = [g.logps[k] for g, k, _ in filled if g.logps]
+        if logps:
+            batch["old_per_token_logps"] = self._padded(logps)
         else:
             with torch.no_grad():
                 batch["old_per_token_logps"] = self._logps(self.model, batch)
         self._log("rows/trained", len(rows))
         return batch
+
+    def _padded(self, rows: list[list[float]]) -> torch.Tensor:
+        tensors = [torch.tensor(row) for row in rows]
+        return pad(tensors, padding_value=0.0, padding_side="right").to(self.accelerator.device)
 
     def _tensors(self, rows: list[tuple[list[int], dict[str, torch.Tensor], list[int]]]) -> dict[str, Any]:
         """Padded tensors of (prompt ids, picture, completion ids), named as TRL names them."""
@@ -313,7 +317,7 @@ class DapoTrainer(GRPOTrainer):
 
     def _describe(
         self, columns: dict[str, list[Any]], rewards: torch.Tensor, prompt_ids: list[list[int]],
-        fields: dict[str, Any], ids: list[list[int]],
+        fields: dict[str, Any], ids: list[list[int]], logps: list[list[float]] | None,
     ) -> None:  # fmt: skip
         """Metrics of the first draw: the mean of every numeric column, lengths, verdicts, KL."""
         for name, values in columns.items():
@@ -329,9 +333,12 @@ class DapoTrainer(GRPOTrainer):
         if self._stop and rewards.isnan().float().mean() > self.dapo.max_unscored:
             self._stop.why = f"{int(rewards.isnan().sum())} of {len(rewards)} rollouts have no verdict"
         if self.reference and self.dapo.kl_rows:
-            self._log("kl", self._kl(prompt_ids, fields, ids))
+            self._log("kl", self._kl(prompt_ids, fields, ids, logps))
 
-    def _kl(self, prompt_ids: list[list[int]], fields: dict[str, Any], ids: list[list[int]]) -> float:
+    def _kl(
+        self, prompt_ids: list[list[int]], fields: dict[str, Any], ids: list[list[int]],
+        logps: list[list[float]] | None,
+    ) -> float:  # fmt: skip
         """KL divergence of the policy from the SFT policy a token, by the estimator exp(-d) + d - 1 with
         d = log p - log p_sft on the policy's own tokens (never negative; Schulman, "Approximating KL")."""
         rows = range(0, len(ids), max(1, len(ids) // self.dapo.kl_rows))
@@ -344,7 +351,8 @@ class DapoTrainer(GRPOTrainer):
             [(prompt_ids[r // n], picture, ids[r]) for r, picture in zip(rows, pictures, strict=True)]
         )
         with torch.no_grad():
-            difference = self._logps(self.model, batch) - self._logps(self.reference, batch)
+            own = self._padded([logps[r] for r in rows]) if logps else self._logps(self.model, batch)
+            difference = own - self._logps(self.reference, batch)
         mask = batch["completion_mask"]
         return float((((-difference).exp() + difference - 1) * mask).sum() / mask.sum())
 

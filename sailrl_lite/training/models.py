@@ -141,8 +141,6 @@ def build_policy(processor: MicroProcessor, seed: int, width: int = 128, layers:
         video_token_id=tokenizer.convert_tokens_to_ids("<|video_pad|>"),
         vision_start_token_id=tokenizer.convert_tokens_to_ids("<|vision_start|>"),
         vision_end_token_id=tokenizer.convert_tokens_to_ids("<|vision_end|>"),
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
         tie_word_embeddings=True,
     )  # fmt: skip
     policy = Qwen2_5_VLForConditionalGeneration(config)
@@ -152,8 +150,14 @@ def build_policy(processor: MicroProcessor, seed: int, width: int = 128, layers:
         if weight.ndim > 1:
             torch.nn.init.normal_(weight, std=weight[0].numel() ** -0.5)
     torch.nn.init.normal_(policy.get_input_embeddings().weight, std=0.05)
-    policy.generation_config.eos_token_id = tokenizer.eos_token_id
-    policy.generation_config.pad_token_id = tokenizer.pad_token_id
+    return _with_tokens_of(processor, policy)
+
+
+def _with_tokens_of(processor: MicroProcessor, policy: Policy) -> Policy:
+    """Tell the policy which tokens end and pad a response; the configuration class drops them when it loads."""
+    for config in (policy.config, policy.generation_config):
+        config.eos_token_id = processor.tokenizer.eos_token_id
+        config.pad_token_id = processor.tokenizer.pad_token_id
     return policy
 
 
@@ -186,7 +190,7 @@ def load_checkpoint(folder: str | Path) -> tuple[Policy, MicroProcessor]:
         raise SailRLError(
             f"the checkpoint in {folder} does not fit the policy ({'; '.join(wrong)}); {remedy}"
         )
-    return policy, processor
+    return _with_tokens_of(processor, policy), processor
 
 
 def save_checkpoint(policy: Policy, processor: MicroProcessor, folder: str | Path) -> Path:
