@@ -160,8 +160,7 @@ def spine(frame: pd.DataFrame) -> Figure:
             part = frame[frame["stage"] == stage].groupby(["kind", "seed"])[measure].mean().unstack("seed")
             x = np.arange(len(kinds)) + offset
             axis.bar(x, part.loc[kinds].mean(axis=1), 0.38, label=label, color=color)
-            for seed in part:
-                axis.plot(x, part.loc[kinds, seed], "o", color="0.15", ms=3)
+            axis.plot(x, part.loc[kinds].to_numpy(), "o", color="0.15", ms=3)
         axis.set_title(measure.replace("_", " ").capitalize())
         axis.set_xticks(range(len(kinds)), kinds)
         axis.grid(axis="x", visible=False)

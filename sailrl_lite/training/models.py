@@ -154,7 +154,7 @@ def build_policy(processor: MicroProcessor, seed: int, width: int = 128, layers:
 
 
 def _with_tokens_of(processor: MicroProcessor, policy: Policy) -> Policy:
-    """Tell the policy which tokens end and pad a response; the configuration class drops them when it loads."""
+    """Tell the policy which tokens end and pad a response; its configuration forgets them on loading."""
     for config in (policy.config, policy.generation_config):
         config.eos_token_id = processor.tokenizer.eos_token_id
         config.pad_token_id = processor.tokenizer.pad_token_id
