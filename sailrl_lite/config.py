@@ -102,7 +102,7 @@ class RLConfig(_Config):
 
     seed: int = 0
     checkpoint: str = ""
-    steps: int = 100
+    steps: int = 60
     prompts: int = 64
     rollouts: int = 5
     updates: int = 2
