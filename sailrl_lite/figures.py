@@ -101,6 +101,7 @@ def before_after(before: pd.DataFrame, after: pd.DataFrame) -> Figure:
         for edge in edges:
             axis.axvline(edge, color="0.6", ls=":")
         axis.grid(axis="x", visible=False)
+        axis.margins(x=0.01)
     starts = [0, *(edges + 0.5)]
     for start, kind in zip(starts, before["kind"].unique(), strict=True):
         axes[0].text(start - 0.45, 1.06, kind, va="bottom", fontsize=9, style="italic")
@@ -189,7 +190,7 @@ def rollouts(problem: Problem, texts: Sequence[str], graded: Sequence[Components
             f"rollout {number}: R = {'no verdict' if value is None else f'{value:.2f}'}", color=_shade(value)
         )
         axis.text(
-            0.03, 0.97, _card(problem, text, c), va="top", family="monospace", fontsize=8,
+            0.03, 0.97, _card(problem, text, c), va="top", family="monospace", fontsize=8.6,
             transform=axis.transAxes,
         )  # fmt: skip
         axis.set(xticks=[], yticks=[])
