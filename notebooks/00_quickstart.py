@@ -109,19 +109,16 @@ assert not parse_response(two_faced).well_formed
 
 # %%
 from sailrl_lite.config import SHIPPED
-from sailrl_lite.training.models import encode_prompts, load_checkpoint, use_cpu_well
-from sailrl_lite.training.rollout import sample
+from sailrl_lite.training.models import load_checkpoint
+from sailrl_lite.training.rollout import respond
 
-use_cpu_well()
 sft_policy, processor = load_checkpoint(SHIPPED)
 
 
 def roll(policy, problems, n=5):
     """n sampled responses to each problem."""
-    inputs = encode_prompts(processor, [p.question for p in problems], [p.image for p in problems])
-    ids = sample(policy, dict(inputs), n, temperature=1.0, seed=SEED).ids
-    texts = processor.batch_decode(ids, skip_special_tokens=True)
-    return [texts[k * n : (k + 1) * n] for k in range(len(problems))]
+    questions, images = [p.question for p in problems], [p.image for p in problems]
+    return respond(policy, processor, questions, images, n, temperature=1.0, seed=SEED)
 
 
 # %% [markdown]
@@ -259,7 +256,7 @@ assert (group_advantages(rewards)[~has_spread(rewards)].abs() < 1e-6).all()
 # near 1 where it is.
 
 # %%
-from sailrl_lite.study.evaluation import as_text, bootstrap, evaluate, summarize, unseen_problems
+from sailrl_lite.study.evaluation import as_text, change, evaluate, summarize, unseen_problems
 
 SHOWN = ["accuracy", "trigger_rate", "thinking", "cascade", "tokens"]
 unseen = unseen_problems(per_family=40)
@@ -284,10 +281,10 @@ run = Path(tempfile.mkdtemp())  # where the run keeps its metrics, checkpoints a
 live = display(display_id=True)
 
 
-def watch(rows):
+def watch(metrics):
     """Called after each step with the metrics of all steps so far."""
-    if rows[-1]["step"] % 4 == 0:
-        live.update(figure := figures.learning_curves(pd.DataFrame(rows)))
+    if len(metrics) % 4 == 0:
+        live.update(figure := figures.learning_curves(metrics))
         plt.close(figure)
 
 
@@ -319,7 +316,6 @@ plt.show()
 # counts as shown only if the 95% interval of the change leaves out zero.
 
 # %%
-rng = np.random.default_rng(SEED)
 hard = before["needs_thinking"]
 claims = [
     ("the reward went up", "cascade", hard | ~hard, +1),
@@ -328,9 +324,9 @@ claims = [
 ]
 table = []
 for claim, measure, part, sign in claims:
-    change, low, high = bootstrap((after[measure] - before[measure])[part].to_numpy(float), rng)
+    mean, low, high = change(before, after, measure, part)
     level = before[measure][part].mean(), after[measure][part].mean()
-    table.append([claim, *level, change, low, high, sign * low > 0 and sign * high > 0])
+    table.append([claim, *level, mean, low, high, sign * low > 0 and sign * high > 0])
 table = pd.DataFrame(table, columns=["claim", "before", "after", "change", "low", "high", "shown"])
 display(table.round(3))
 
@@ -356,9 +352,9 @@ assert last > first
 rows = []
 for family in FAMILIES:
     part = before["family"] == family
-    change, low, high = bootstrap((after["accuracy"] - before["accuracy"])[part].to_numpy(float), rng)
+    mean, low, high = change(before, after, "accuracy", part)
     verdict = "up" if low > 0 else "down" if high < 0 else "not shown"
-    rows.append([family, before["accuracy"][part].mean(), change, low, high, verdict])
+    rows.append([family, before["accuracy"][part].mean(), mean, low, high, verdict])
 accuracy = pd.DataFrame(rows, columns=["family", "before", "change", "low", "high", "accuracy went"])
 display(accuracy.round(2))
 
@@ -488,8 +484,8 @@ def check_3(reward):
         "thinking where none is needed": {"judging": 0},
     }
     cases = {"a sound trace": {}, "a rightly direct answer": {"decision": "direct", "trace": "blank"}} | flaws
-    for name, change in cases.items():
-        pays, due = reward(replace(sound, **change)), 0.1 if name in flaws else 1
+    for name, flaw in cases.items():
+        pays, due = reward(replace(sound, **flaw)), 0.1 if name in flaws else 1
         if abs(pays - due) > 0.001:
             return f"Not yet: {reward} pays {pays:.2f} for {name}, where {due} is due."
     return f"Right: {reward}"

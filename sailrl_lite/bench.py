@@ -19,6 +19,8 @@ from transformers.trainer_callback import PrinterCallback, TrainerCallback
 from trl import GRPOTrainer
 
 from sailrl_lite.config import SHIPPED, RLConfig
+from sailrl_lite.response import parse_response
+from sailrl_lite.study.evaluation import unseen_problems
 from sailrl_lite.training import rollout
 from sailrl_lite.training.dapo import CLIP_HIGH, Dapo, DapoTrainer
 from sailrl_lite.training.data import rl_dataset
@@ -143,18 +145,13 @@ def step_operations(
 def verifier_seconds(config: RLConfig) -> float:
     """Seconds to verify the traces of one step's rollouts."""
     policy, processor = load_checkpoint(SHIPPED)
-    from sailrl_lite.response import parse_response
-    from sailrl_lite.study.evaluation import unseen_problems
-    from sailrl_lite.training.models import encode_prompts
-
     problems = unseen_problems(-(-config.prompts // len(FAMILIES)))[: config.prompts]
-    inputs = encode_prompts(processor, [p.question for p in problems], [p.image for p in problems])
-    rolled = rollout.sample(policy, dict(inputs), config.rollouts, config.max_new_tokens)
-    texts = processor.batch_decode(rolled.ids, skip_special_tokens=True)
-    read = [parse_response(text) for text in texts]
+    questions, images = [p.question for p in problems], [p.image for p in problems]
+    texts = rollout.respond(policy, processor, questions, images, config.rollouts)
+    read = [(p, parse_response(text)) for p, five in zip(problems, texts, strict=True) for text in five]
     started = time.perf_counter()
-    for k, response in enumerate(read):
-        verify(problems[k // config.rollouts], response.think or "", response.answer)
+    for problem, response in read:
+        verify(problem, response.think or "", response.answer)
     return time.perf_counter() - started
 
 

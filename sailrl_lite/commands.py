@@ -203,15 +203,14 @@ def add_ask(subparsers: Subparsers) -> None:
 
 def run_ask(args: argparse.Namespace) -> int:
     from sailrl_lite.config import SHIPPED
-    from sailrl_lite.training.models import encode_prompts, load_checkpoint
-    from sailrl_lite.training.rollout import sample
+    from sailrl_lite.training.models import load_checkpoint
+    from sailrl_lite.training.rollout import respond
     from sailrl_lite.world.scenes import read_picture
 
     picture = read_picture(args.image)
     policy, processor = load_checkpoint(args.checkpoint or SHIPPED)
-    inputs = dict(encode_prompts(processor, [args.question], [picture]))
-    rolled = sample(policy, inputs, args.n, temperature=args.temperature, seed=args.seed)
-    print("\n\n".join(processor.batch_decode(rolled.ids, skip_special_tokens=True)))
+    options = dict(n=args.n, temperature=args.temperature, seed=args.seed)
+    print("\n\n".join(respond(policy, processor, [args.question], [picture], **options)[0]))
     return 0
 
 
@@ -248,7 +247,7 @@ def run_spine(args: argparse.Namespace) -> int:
         list(range(args.seeds)), args.out, args.file, config, args.problems, not args.quiet
     )
     table = pd.read_csv(file)
-    figure = figures.save(figures.spine(table), args.figure)
+    figure = figures.save(figures.spine(spine.by_seed(table)), args.figure)
     print(spine.markdown(table))
     print(f"table: {file}, figure: {figure}")
     return 0

@@ -150,18 +150,23 @@ def _caption(problem: Problem, width: int) -> str:
     return f"{question}\n\ngold: {problem.gold}\nlabel: {need}"
 
 
-def spine(frame: pd.DataFrame) -> Figure:
-    """The three-seed result: means over families before and after RL, a dot a seed. `frame` is spine.csv."""
+def spine(by_seed: pd.DataFrame) -> Figure:
+    """The three-seed result: means before and after RL by kind of question, a dot a seed.
+
+    `by_seed` has the columns kind, stage, seed and the measures; a kind with no traces to judge has no bar.
+    """
     use_style()
     panels = ("accuracy", "trigger_rate", "cascade", "logic", "grounding", "consistency")
-    kinds = list(frame["kind"].unique())
+    kinds = list(by_seed["kind"].unique())
     figure, axes = plt.subplots(2, 3, figsize=(11, 5.2), sharex=True, sharey=True)
     for axis, measure in zip(axes.flat, panels, strict=True):
         for offset, stage, label, color in ((-0.2, "sft", "SFT", BEFORE), (0.2, "rl", "SFT + RL", AFTER)):
-            part = frame[frame["stage"] == stage].groupby(["kind", "seed"])[measure].mean().unstack("seed")
-            x = np.arange(len(kinds)) + offset
-            axis.bar(x, part.loc[kinds].mean(axis=1), 0.38, label=label, color=color)
-            axis.plot(x, part.loc[kinds].to_numpy(), "o", color="0.15", ms=3)
+            part = by_seed[by_seed["stage"] == stage].pivot(index="kind", columns="seed", values=measure)
+            x, values = np.arange(len(kinds)) + offset, part.loc[kinds].to_numpy()
+            axis.bar(x, values.mean(axis=1), 0.38, label=label, color=color)
+            axis.plot(x, values, "o", color="0.15", ms=3, clip_on=False, zorder=3)
+            for place in x[np.isnan(values).any(axis=1)]:
+                axis.text(place, 0.02, "too few\ntraces", ha="center", fontsize=8, color="0.4")
         axis.set_title(measure.replace("_", " ").capitalize())
         axis.set_xticks(range(len(kinds)), kinds)
         axis.grid(axis="x", visible=False)

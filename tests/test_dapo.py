@@ -274,7 +274,7 @@ def uninterrupted(tmp_path_factory):
 
 def press_ctrl_c_after(step):
     def on_batch(rows):
-        if rows[-1]["step"] == step:
+        if rows["step"].iloc[-1] == step:
             os.kill(os.getpid(), signal.SIGINT)
 
     return on_batch

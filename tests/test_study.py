@@ -70,6 +70,16 @@ def test_a_bootstrap_interval_holds_the_mean_and_covers_as_often_as_it_says():
     assert np.isnan(bootstrap(np.array([]), rng)).all()
 
 
+def test_a_change_is_paired_by_problem():
+    before = pd.DataFrame({"id": ["a", "b", "c"], "accuracy": [0, 1, 0]})
+    after = before.assign(accuracy=[1, 1, 1])
+    mean, low, high = evaluation.change(before, after, "accuracy")
+    assert mean == pytest.approx(2 / 3) and 0 <= low <= mean <= high <= 1
+    assert evaluation.change(before, after, "accuracy", before["id"] == "b") == (0, 0, 0)
+    with pytest.raises(SailRLError, match="same problems"):
+        evaluation.change(before, after.iloc[::-1], "accuracy")
+
+
 def test_a_summary_leaves_empty_what_has_no_values():
     rows = pd.DataFrame({"kind": ["a", "a"], "accuracy": [1, 0], "logic": [np.nan, np.nan]})
     line = summarize(rows, ("kind",)).iloc[0]

@@ -124,6 +124,20 @@ def bootstrap(values: np.ndarray, rng: np.random.Generator, draws: int = 1000) -
     return float(values.mean()), float(low), float(high)
 
 
+def change(
+    before: pd.DataFrame, after: pd.DataFrame, measure: str, where: pd.Series | None = None, seed: int = 0
+) -> tuple[float, float, float]:
+    """Mean change of a measure on the same problems, with its 95% bootstrap interval over problems.
+
+    `before` and `after` are results of `evaluate` on one list of problems; `where` picks some of their rows.
+    """
+    if before["id"].tolist() != after["id"].tolist():
+        raise SailRLError("a change needs two evaluations of the same problems, in the same order")
+    differences = after[measure] - before[measure]
+    values = (differences if where is None else differences[where]).dropna().to_numpy(float)
+    return bootstrap(values, np.random.default_rng(seed))
+
+
 def with_relative_tokens(rows: pd.DataFrame, never: pd.DataFrame) -> pd.DataFrame:
     """Add `relative_tokens`: tokens over those of the same policy when a direct answer is forced.
 

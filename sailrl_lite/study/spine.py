@@ -10,6 +10,8 @@ from sailrl_lite.study.evaluation import MEASURES, evaluate, unseen_problems
 from sailrl_lite.training.models import load_checkpoint
 from sailrl_lite.training.rl import train_rl
 
+TRACE_SCORES = ("logic", "grounding", "consistency")
+_FEWEST_TRACES = 20
 COLUMNS = ("seed", "stage", "kind", "family", "n", *MEASURES)
 
 
@@ -41,7 +43,7 @@ def run_spine(
 
 
 def markdown(frame: pd.DataFrame) -> str:
-    """The result as a Markdown table: mean over families and seeds, before and after, with the deviation."""
+    """The result as a Markdown table: means before and after RL, with the deviation over seeds."""
     shown = ("accuracy", "trigger_rate", "cascade", "logic", "grounding", "consistency", "tokens")
     lines = ["| kind | stage | " + " | ".join(name.replace("_", " ") for name in shown) + " |"]
     lines.append("|---|---|" + "---:|" * len(shown))
@@ -57,7 +59,25 @@ def markdown(frame: pd.DataFrame) -> str:
 
 
 def summary(frame: pd.DataFrame) -> pd.DataFrame:
-    """Mean over families and seeds, and its standard deviation over seeds, a row a kind and stage."""
-    per_seed = frame.groupby(["kind", "stage", "seed"], sort=False)[list(MEASURES)].mean()
-    groups = per_seed.groupby(["kind", "stage"], sort=False)
+    """Mean over seeds and its standard deviation (columns `_sd`), a row a kind and stage."""
+    groups = by_seed(frame).groupby(["kind", "stage"], sort=False)[list(MEASURES)]
     return groups.mean().join(groups.std().add_suffix("_sd")).reset_index()
+
+
+def by_seed(frame: pd.DataFrame) -> pd.DataFrame:
+    """Means over the families of a kind, a row a kind, stage and seed, SFT before RL.
+
+    logic, grounding and consistency are means over traces, and NaN where a seed has fewer than 20 of them: a
+    policy that hardly ever thinks about a kind of question says nothing about how well it would.
+    """
+    rows = []
+    for kind in frame["kind"].unique():
+        for stage in ("sft", "rl"):
+            for seed, part in frame[(frame["kind"] == kind) & (frame["stage"] == stage)].groupby("seed"):
+                traces = part["n"] * part["trigger_rate"]
+                row = {"kind": kind, "stage": stage, "seed": seed} | part[list(MEASURES)].mean().to_dict()
+                for score in TRACE_SCORES:
+                    known = traces.sum() >= _FEWEST_TRACES
+                    row[score] = (part[score] * traces).sum() / traces.sum() if known else float("nan")
+                rows.append(row)
+    return pd.DataFrame(rows)

@@ -2,7 +2,7 @@
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ class Watch(TrainerCallback):
         updates: optimizer updates a generation batch; both file and bar count batches.
         show: (name in the bar, column) pairs.
         bar: whether to draw it.
-        on_batch: called with the rows so far, for a live plot.
+        on_batch: called with the table so far, for a live plot.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class Watch(TrainerCallback):
         updates: int,
         show: tuple[tuple[str, str], ...],
         bar: bool = True,
-        on_batch: Any = None,
+        on_batch: Callable[[pd.DataFrame], None] | None = None,
     ) -> None:
         self.folder, self.updates, self.show, self.bar, self.on_batch = folder, updates, show, bar, on_batch
         self.progress: Any = None
@@ -48,14 +48,15 @@ class Watch(TrainerCallback):
         if "loss" not in (logs or {}):
             return
         rows = metric_rows(state.log_history, self.updates)
-        write_text(self.folder / "metrics.csv", pd.DataFrame(rows).to_csv(index=False))
+        table = pd.DataFrame(rows)
+        write_text(self.folder / "metrics.csv", table.to_csv(index=False))
         last = rows[-1]
         self.progress.set_postfix(
             {name: f"{last[key]:.2f}" for name, key in self.show if last.get(key) is not None}
         )
         self.progress.update(last["step"] - self.progress.n)
         if self.on_batch:
-            self.on_batch(rows)
+            self.on_batch(table)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self.progress.close()

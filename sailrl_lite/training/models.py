@@ -66,11 +66,6 @@ class MicroProcessor(Qwen2_5_VLProcessor):
         ProcessorMixin.__init__(self, image_processor, tokenizer, chat_template=chat_template)
 
 
-def use_cpu_well(threads: int | None = None) -> None:
-    """Set torch to `threads` threads (default: one a core)."""
-    torch.set_num_threads(threads or max(1, (os.cpu_count() or 1)))
-
-
 def build_tokenizer() -> PreTrainedTokenizerFast:
     """A word-level tokenizer of the micro-world's language: one token a digit, one for a canonical judgment.
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
+import pandas as pd
 import torch
 from transformers.trainer_callback import PrinterCallback
 from trl import GRPOConfig
@@ -30,7 +31,7 @@ def train_rl(
     out: Path,
     resume: bool = False,
     bar: bool = True,
-    on_batch: Callable[[list[dict[str, Any]]], None] | None = None,
+    on_batch: Callable[[pd.DataFrame], None] | None = None,
 ) -> Path:
     """Train the policy in `config.checkpoint` and return the folder of the trained one, `out`/policy.
 
@@ -38,7 +39,7 @@ def train_rl(
 
     Args:
         resume: go on from the last checkpoint in `out`; the configuration must be the same.
-        on_batch: called after each step with all metric rows so far.
+        on_batch: called after each step with the metrics of all steps so far, a row each.
 
     Raises:
         SailRLError: a value out of its range, or an `out` that holds another run.
@@ -127,4 +128,5 @@ def grpo_config(config: RLConfig, out: Path) -> GRPOConfig:
         use_cpu=not gpu,
         bf16=gpu,
         gradient_checkpointing=False,
+        dataloader_pin_memory=gpu,
     )

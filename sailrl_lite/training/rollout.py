@@ -4,12 +4,15 @@ It does what `generate` does, token for token, and saves what a batch of rollout
 read once for all its rollouts, and a row leaves the batch when its response ends.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
+from PIL import Image
 from transformers import DynamicCache
 
-from sailrl_lite.training.models import Policy
+from sailrl_lite.training.models import MicroProcessor, Policy, encode_prompts
 
 _COMPACT = 0.9  # drop the finished rows from the cache once fewer than this share are alive
 
@@ -24,6 +27,25 @@ class Rollouts:
 
     ids: list[list[int]]
     logps: list[list[float]]
+
+
+def respond(
+    policy: Policy,
+    processor: MicroProcessor,
+    questions: Sequence[str],
+    images: Sequence[Image.Image],
+    n: int = 1,
+    prefill: str = "",
+    **options: Any,
+) -> list[list[str]]:
+    """The texts of `n` sampled responses to each question about its picture, without the prefill.
+
+    `options` are those of `sample`: max_new_tokens, temperature, seed.
+    """
+    inputs = dict(encode_prompts(processor, list(questions), list(images), prefill))
+    ids = sample(policy, inputs, n, **options).ids
+    texts = processor.batch_decode(ids, skip_special_tokens=True)
+    return [texts[k : k + n] for k in range(0, len(texts), n)]
 
 
 @torch.no_grad()

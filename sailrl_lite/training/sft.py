@@ -6,6 +6,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import torch
 from transformers.trainer_callback import PrinterCallback
 from trl import SFTConfig as TrlConfig
 from trl import SFTTrainer
@@ -70,6 +71,7 @@ def train_sft(config: SFTConfig, out: Path, resume: bool = False, bar: bool = Tr
             disable_tqdm=True,
             bf16=False,
             gradient_checkpointing=False,
+            dataloader_pin_memory=torch.cuda.is_available(),
         ),
         train_dataset=sft_dataset(
             config.steps * config.batch, config.noise, config.captions * config.batch, config.shortcut
