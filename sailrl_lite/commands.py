@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from sailrl_lite.config import check_rung
+from sailrl_lite.config import check_rung, check_seed
 from sailrl_lite.errors import SailRLError
 
 Subparsers = Any  # argparse's own name for it is private
@@ -81,7 +81,7 @@ def run_preview(args: argparse.Namespace) -> int:
 
     config = RLConfig().with_values(_settings(args, "seed", "steps", "checkpoint", "reward"))
     report = preview.run_preview(config, args.out, args.resume, not args.quiet)
-    print(report.read_text())
+    print(report.read_text(encoding="utf-8"))
     print(f"report: {report}")
     return 0
 
@@ -160,7 +160,8 @@ def run_evaluate(args: argparse.Namespace) -> int:
     from sailrl_lite.study import evaluation
     from sailrl_lite.training.models import load_checkpoint
 
-    families = [name for name in args.families.split(",") if name]
+    check_seed(args.seed)
+    families = list(dict.fromkeys(name.strip() for name in args.families.split(",") if name.strip()))
     problems = evaluation.unseen_problems(args.problems, families, args.shortcut)
     policy, processor = load_checkpoint(args.checkpoint or SHIPPED)
     bar = None if args.quiet else "evaluating"
@@ -207,6 +208,7 @@ def run_ask(args: argparse.Namespace) -> int:
     from sailrl_lite.training.rollout import respond
     from sailrl_lite.world.scenes import read_picture
 
+    check_seed(args.seed)
     picture = read_picture(args.image)
     policy, processor = load_checkpoint(args.checkpoint or SHIPPED)
     options = dict(n=args.n, temperature=args.temperature, seed=args.seed)

@@ -4,15 +4,15 @@ import difflib
 import json
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from sailrl_lite.errors import SailRLError
+from sailrl_lite.rewards import get_reward
+from sailrl_lite.world.problems import get_family
 from sailrl_lite.world.teacher import Noise
 
 # The shipped SFT policy of this clone, wherever the command is called from.
 SHIPPED = Path(__file__).resolve().parent.parent / "data" / "micro-sft"
-
-
 RUNGS = ("preview", "single-gpu", "node", "paper")
 
 
@@ -25,7 +25,20 @@ def check_rung(name: str) -> None:
 
 
 class _Config:
-    """What all configurations can do."""
+    """What all configurations can do. `ranges` are the least and the greatest value of a setting."""
+
+    ranges: ClassVar[dict[str, tuple[float, float]]]
+    choices: ClassVar[dict[str, tuple[str, ...]]] = {}
+
+    def check(self) -> None:
+        """Raise SailRLError where a value is out of its range or not among the choices."""
+        for name, (least, greatest) in self.ranges.items():
+            value = getattr(self, name)
+            if value is not None and not least <= value <= greatest:  # NaN is in no range
+                raise SailRLError(f"{name} must lie in [{least:g}, {greatest:g}], not {value}")
+        for name, known in self.choices.items():
+            if getattr(self, name) not in known:
+                raise SailRLError(f"{name} cannot be {getattr(self, name)!r}; use one of {', '.join(known)}")
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=2) + "\n"  # type: ignore[call-overload]
@@ -54,13 +67,24 @@ def _read(name: str, text: str, like: Any) -> Any:
             return {"true": True, "false": False}[text.lower()]
         if isinstance(like, int | float):
             return type(like)(text)
+        if like is None:
+            return float(text)
         if isinstance(like, tuple):
             return tuple(part.strip() for part in text.split(",") if part.strip())
         if isinstance(like, str):
             return text
     except (KeyError, ValueError):
         pass
-    raise SailRLError(f"setting {name!r} cannot be {text!r}; it is a {type(like).__name__} such as {like!r}")
+    raise SailRLError(f"setting {name!r} cannot be {text!r}; the default is {like!r}")
+
+
+_SEEDS, _COUNT, _RATE = (0, 2**32 - 1), (1, 10**6), (1e-9, 0.1)
+
+
+def check_seed(seed: int) -> None:
+    """Raise SailRLError unless `seed` is one that every generator takes."""
+    if not _SEEDS[0] <= seed <= _SEEDS[1]:
+        raise SailRLError(f"seed must lie in [0, {_SEEDS[1]}], not {seed}")
 
 
 @dataclass(frozen=True)
@@ -84,6 +108,22 @@ class SFTConfig(_Config):
     shortcut: float = 0.0
     noise: Noise = field(default_factory=Noise)
 
+    ranges: ClassVar = {
+        "seed": _SEEDS,
+        "steps": _COUNT,
+        "captions": (0, 10**6),
+        "batch": _COUNT,
+        "learning_rate": _RATE,
+        "width": (64, 4096),
+        "layers": (1, 100),
+        "shortcut": (0, 1),
+    }
+
+    def check(self) -> None:
+        super().check()
+        if self.width % 64:
+            raise SailRLError(f"width must be a multiple of 64, not {self.width}: heads share it evenly")
+
 
 @dataclass(frozen=True)
 class RLConfig(_Config):
@@ -94,6 +134,7 @@ class RLConfig(_Config):
         checkpoint: folder of the SFT policy; "" is the shipped one.
         epochs: how often a run sees each problem (the paper: 3).
         reward: a name of `sailrl_lite.rewards`.
+        alpha: the weight of the content, where not the reward's own.
         clip, filter_on, refills, overlong: see `sailrl_lite.training.dapo.Dapo`.
         scale: "none" is reward minus group mean; "group" also divides by the group's deviation.
         families: of the micro-world; empty means all.
@@ -111,7 +152,7 @@ class RLConfig(_Config):
     temperature: float = 1.0
     max_new_tokens: int = 64
     reward: str = "cascade"
-    alpha: float = 0.9
+    alpha: float | None = None
     clip: str = "asymmetric"
     filter_on: str = "total"
     refills: int = 1
@@ -120,6 +161,36 @@ class RLConfig(_Config):
     shortcut: float = 0.0
     families: tuple[str, ...] = ()
     save_every: int = 20
+
+    ranges: ClassVar = {
+        "seed": _SEEDS,
+        "steps": _COUNT,
+        "prompts": _COUNT,
+        "rollouts": (2, 1000),  # a group of one has no baseline
+        "updates": _COUNT,
+        "epochs": _COUNT,
+        "learning_rate": _RATE,
+        "temperature": (0.01, 100),
+        "max_new_tokens": _COUNT,
+        "alpha": (0, 1),
+        "refills": (0, 100),
+        "shortcut": (0, 1),
+        "save_every": _COUNT,
+    }
+    choices: ClassVar = {
+        "clip": ("asymmetric", "adaptive"),
+        "filter_on": ("total", "content"),
+        "overlong": ("mask", "keep"),
+        "scale": ("none", "group"),
+    }
+
+    def check(self) -> None:
+        super().check()
+        get_reward(self.reward, self.alpha)
+        for family in self.families:
+            get_family(family)
+        if self.prompts * self.rollouts % self.updates:
+            raise SailRLError("prompts x rollouts must be a multiple of updates: all updates are of one size")
 
 
 def checkpoint_of(config: RLConfig) -> Path:

@@ -18,10 +18,13 @@ def write_text(path: str | Path, text: str) -> None:
 
 def write_bytes(path: str | Path, data: bytes) -> None:
     """Like `write_text`, for bytes. Raises SailRLError naming the file that cannot be written."""
-    path = Path(path)
+    path = Path(path).resolve()  # through a link, not in its place
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and not path.is_file():
+            path.write_bytes(data)  # a device or a pipe, which has no other file to put in its place
+            return
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
             temporary = file.name
             file.write(data)

@@ -16,12 +16,16 @@ from trl import GRPOConfig
 
 from sailrl_lite.config import RLConfig
 from sailrl_lite.errors import SailRLError
+from sailrl_lite.response import render_response
 from sailrl_lite.training.callbacks import StopBetweenBatches
 from sailrl_lite.training.dapo import CLIP_HIGH, CLIP_LOW, Dapo, DapoTrainer, group_advantages, has_spread
 from sailrl_lite.training.data import rl_dataset
 from sailrl_lite.training.models import build_policy, build_processor, load_checkpoint
+from sailrl_lite.training.reward import reward_function
 from sailrl_lite.training.rl import train_rl
 from sailrl_lite.training.runs import Interrupted, last_checkpoint
+from sailrl_lite.world.problems import make_problem
+from sailrl_lite.world.teacher import solve
 
 NAN = float("nan")
 
@@ -250,6 +254,31 @@ def test_clipping_acts_because_a_batch_is_used_for_more_than_one_update(untraine
     assert fractions[0] == 0 and max(fractions[1:]) > 0
 
 
+# ---- from the name of a reward to what is trained on
+
+
+def trained_on(name, alpha=None):
+    """The total and the logged content of a trace with one unsupported claim of three."""
+    problem = make_problem("bars", 0)
+    assert problem.needs_thinking
+    lines = [str(statement) for statement in solve(problem)]
+    trace = "\n".join([*lines[:3], "star=red", *lines[3:]])
+    logged = {}
+    text = render_response(trace, problem.gold)
+    total = reward_function(name, alpha)([text], [problem], log_extra=logged.__setitem__)
+    return total[0], logged["content"][0], logged["grounding"][0]
+
+
+def test_every_named_reward_is_trained_on_as_it_is_written():
+    assert trained_on("cascade") == pytest.approx((0.9 * 2 / 3 + 0.1, 2 / 3, 0))
+    assert trained_on("cascade", alpha=0.5) == pytest.approx((0.5 * 2 / 3 + 0.5, 2 / 3, 0))
+    # Three of four claims hold: the continuous verdict pays more than the binary one.
+    assert trained_on("cascade-continuous") == pytest.approx((0.9 * 11 / 12 + 0.1, 11 / 12, 0.75))
+    bare = (1 + 2 / 3 + 1) / 3  # with the alpha of its own, 1: no format term
+    assert trained_on("additive-bare") == pytest.approx((bare, bare, 0))
+    assert RLConfig(reward="additive-bare").alpha is None
+
+
 # ---- interrupting and resuming, on the shipped policy
 
 SMALL = RLConfig(
@@ -341,9 +370,10 @@ def test_the_adaptive_clip_range_is_part_of_a_checkpoint(tmp_path):
     [
         ({"families": ("ad",)}, "unknown family 'ad'"),
         ({"reward": "cascad"}, "did you mean cascade?"),
+        ({"alpha": 1.5}, "alpha must lie in [0, 1]"),
         ({"clip": "wide"}, "clip cannot be 'wide'; use one of asymmetric, adaptive"),
-        ({"rollouts": 1}, "rollouts must be at least 2"),
-        ({"steps": 0}, "steps must be at least 1"),
+        ({"rollouts": 1}, "rollouts must lie in [2, 1000], not 1"),
+        ({"steps": 0}, "steps must lie in [1, 1e+06], not 0"),
         ({"updates": 5}, "multiple of updates"),
         ({"checkpoint": "nowhere"}, "no checkpoint in nowhere"),
     ],

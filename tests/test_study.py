@@ -1,6 +1,7 @@
 """Evaluation, the main job and the three-seed result, through the command line, on the shipped policy."""
 
 import json
+import os
 import resource
 import signal
 import subprocess
@@ -25,6 +26,7 @@ from sailrl_lite.study.evaluation import (
     unseen_problems,
 )
 from sailrl_lite.training.models import load_checkpoint
+from sailrl_lite.training.runs import check_finite
 from sailrl_lite.training.sft import train_sft
 from sailrl_lite.world.problems import FAMILIES, make_problem
 from sailrl_lite.world.scenes import read_picture
@@ -123,6 +125,8 @@ def test_the_main_job_leaves_a_whole_run_folder_and_resumes(tmp_path, capsys, mo
     load_checkpoint(out / "policy")
     before = {path.name: path.read_bytes() for path in out.iterdir() if path.suffix == ".csv"}
     assert main(["preview", "--steps", "2", "--out", str(out), "--resume", *TINY]) == 0
+    (out / "metrics.csv").unlink()  # what is lost is made again
+    assert main(["preview", "--steps", "2", "--out", str(out), "--resume", *TINY]) == 0
     assert before == {path.name: path.read_bytes() for path in out.iterdir() if path.suffix == ".csv"}
 
 
@@ -140,6 +144,7 @@ def test_the_three_seed_command_writes_the_table_and_does_not_train_twice(tmp_pa
     assert len(table) == 2 * 2 * len(FAMILIES) and set(table["stage"]) == {"sft", "rl"}
     changed = (tmp_path / "runs" / "seed-0" / "policy" / "model.safetensors").stat().st_mtime_ns
     assert main(command) == 0
+    assert main([*command, "--set", "reward=answer-only"]) == 2  # never the old policies under a new name
     assert changed == (tmp_path / "runs" / "seed-0" / "policy" / "model.safetensors").stat().st_mtime_ns
 
 
@@ -172,11 +177,24 @@ def test_a_question_about_a_picture_of_ones_own(tmp_path, capsys):
         (["preview", "--rung", "node"], "not there yet"),
         (["rl", "--reward", "cascad"], "did you mean cascade?"),
         (["rl", "--set", "promts=3"], "unknown setting 'promts'; did you mean 'prompts'?"),
-        (["rl", "--set", "prompts=many"], "setting 'prompts' cannot be 'many'; it is a int such as 64"),
+        (["rl", "--set", "prompts=many"], "setting 'prompts' cannot be 'many'; the default is 64"),
         (["rl", "--set", "prompts"], "--set takes KEY=VALUE, not 'prompts'"),
         (["preview", "--checkpoint", "nowhere"], "no checkpoint in nowhere"),
         (["preview", "--reward", "x"], "unknown reward 'x'"),
         (["sft", "--set", "noise=1"], "setting 'noise' cannot be '1'"),
+        (["rl", "--set", "learning_rate=nan"], "learning_rate must lie in [1e-09, 0.1], not nan"),
+        (["rl", "--set", "temperature=0"], "temperature must lie in"),
+        (["rl", "--seed", "-1"], "seed must lie in"),
+        (["rl", "--set", "alpha=2"], "alpha must lie in [0, 1], not 2.0"),
+        (["preview", "--set", "shortcut=2"], "shortcut must lie in"),
+        (["sft", "--steps", "0"], "steps must lie in"),
+        (["sft", "--set", "width=100"], "width must be a multiple of 64"),
+        (["spine", "--seeds", "0"], "at least one seed"),
+        (["evaluate", "--temperature", "-1", "--problems", "1"], "temperature from 0"),
+        (["evaluate", "--temperature", "nan", "--problems", "1"], "temperature from 0"),
+        (["evaluate", "--seed", "-5"], "seed must lie in"),
+        (["ask", "whole.png", "How?", "-n", "0"], "n and max_new_tokens from 1"),
+        (["ask", "whole.png", "<|image_pad|>"], "cannot hold the token <|image_pad|>"),
         (["ask", "none.png", "How?"], "there is no picture none.png"),
         (["ask", "empty.png", "How?"], "empty.png cannot be read as a picture"),
         (["ask", "cut.png", "How?"], "cut.png cannot be read as a picture"),
@@ -188,7 +206,7 @@ def test_bad_input_gets_one_line_and_exit_status_2(tmp_path, monkeypatch, capsys
     make_problem("add", 0).image.save("whole.png")
     (tmp_path / "cut.png").write_bytes((tmp_path / "whole.png").read_bytes()[:500])
     before = set(tmp_path.iterdir())
-    assert main(command) == 2
+    assert main([*command, *(["--quiet"] if command[0] == "evaluate" else [])]) == 2
     error = capsys.readouterr().err.strip()
     assert error.startswith("sailrl-lite: error: ") and words in error and "\n" not in error
     assert set(tmp_path.iterdir()) == before
@@ -242,6 +260,28 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path):
     assert "SailRLError: cannot write" in done.stderr
     assert (tmp_path / "table.csv").read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["table.csv"]
+
+
+def test_a_pipe_or_a_link_is_written_through_and_not_replaced(tmp_path):
+    (tmp_path / "target").write_text("old")
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    write_text(tmp_path / "link", "new")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "target").read_text() == "new"
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    write_text(tmp_path / "pipe", "through")
+    assert os.read(reader, 100) == b"through" and not (tmp_path / "pipe").is_file()
+    os.close(reader)
+
+
+def test_a_diverged_policy_is_not_saved(shipped):
+    policy, processor = load_checkpoint(SHIPPED)
+    check_finite(policy)
+    policy.get_input_embeddings().weight.data[0, 0] = float("nan")
+    with pytest.raises(SailRLError, match="diverged"):
+        check_finite(policy)
+    with pytest.raises(SailRLError, match="diverged"):
+        evaluate(policy, processor, unseen_problems(1, ["add"]), bar=None)
 
 
 def test_a_configuration_says_what_is_wrong_with_a_value():

@@ -20,7 +20,7 @@ from sailrl_lite.study.evaluation import (
     with_relative_tokens,
 )
 from sailrl_lite.training.models import load_checkpoint
-from sailrl_lite.training.rl import check, train_rl
+from sailrl_lite.training.rl import train_rl
 from sailrl_lite.training.runs import claim_folder
 
 PER_FAMILY = 40
@@ -33,13 +33,13 @@ def run_preview(config: RLConfig, out: Path, resume: bool = False, bar: bool = T
     figures learning.png and before_after.png, and run.json (versions, times).
     """
     started, cpu = time.time(), time.process_time()
-    check(config)
+    config.check()
     load_checkpoint(checkpoint_of(config))  # a bad one is named before the folder is taken
     claim_folder(config, out, resume)
     problems = unseen_problems(PER_FAMILY, config.families or None)
     before = _measured(checkpoint_of(config), problems, config, out / "sft.csv", bar)
     policy = out / "policy"
-    if not policy.is_dir():
+    if not policy.is_dir() or not (out / "metrics.csv").is_file():
         policy = train_rl(config, out, resume=True, bar=bar)
     after = _measured(policy, problems, config, out / "rl.csv", bar)
 

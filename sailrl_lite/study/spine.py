@@ -5,10 +5,12 @@ from pathlib import Path
 import pandas as pd
 
 from sailrl_lite.config import RLConfig, checkpoint_of
+from sailrl_lite.errors import SailRLError
 from sailrl_lite.files import write_text
 from sailrl_lite.study.evaluation import MEASURES, evaluate, unseen_problems
 from sailrl_lite.training.models import load_checkpoint
 from sailrl_lite.training.rl import train_rl
+from sailrl_lite.training.runs import claim_folder
 
 TRACE_SCORES = ("logic", "grounding", "consistency")
 _FEWEST_TRACES = 20
@@ -18,15 +20,24 @@ COLUMNS = ("seed", "stage", "kind", "family", "n", *MEASURES)
 def run_spine(
     seeds: list[int], out: Path, file: Path, config: RLConfig, per_family: int, bar: bool = True
 ) -> Path:
-    """Train one policy a seed and write `file`; a seed that is finished in `out` is not trained again."""
+    """Train one policy a seed and write `file`; a seed that is finished in `out` is not trained again.
+
+    Raises:
+        SailRLError: no seed, or a folder of `out` that holds a run with other settings.
+    """
+    if not seeds:
+        raise SailRLError("the three-seed result needs at least one seed")
     table = []
     problems = unseen_problems(per_family)
     for seed in seeds:
         this = config.with_values({"seed": str(seed)})
         folder = out / f"seed-{seed}"
         policy = folder / "policy"
-        if not policy.is_dir():
-            train_rl(this, folder, resume=(folder / "config.json").is_file(), bar=bar)
+        begun = (folder / "config.json").is_file()
+        if policy.is_dir():
+            claim_folder(this, folder, resume=True)
+        else:
+            train_rl(this, folder, resume=begun, bar=bar)
         for stage, checkpoint in (("sft", checkpoint_of(config)), ("rl", policy)):
             rows = evaluate(
                 *load_checkpoint(checkpoint),

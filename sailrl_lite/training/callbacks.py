@@ -41,6 +41,8 @@ class Watch(TrainerCallback):
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         done, total = state.global_step // self.updates, state.max_steps // self.updates
         self.progress = tqdm(total=total, initial=done, unit="step", disable=not self.bar, dynamic_ncols=True)
+        if done:
+            self._write(metric_rows(state.log_history, self.updates))
 
     def on_log(
         self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **kwargs: Any
@@ -48,8 +50,7 @@ class Watch(TrainerCallback):
         if "loss" not in (logs or {}):
             return
         rows = metric_rows(state.log_history, self.updates)
-        table = pd.DataFrame(rows)
-        write_text(self.folder / "metrics.csv", table.to_csv(index=False))
+        table = self._write(rows)
         last = rows[-1]
         self.progress.set_postfix(
             {name: f"{last[key]:.2f}" for name, key in self.show if last.get(key) is not None}
@@ -57,6 +58,11 @@ class Watch(TrainerCallback):
         self.progress.update(last["step"] - self.progress.n)
         if self.on_batch:
             self.on_batch(table)
+
+    def _write(self, rows: list[dict[str, Any]]) -> pd.DataFrame:
+        table = pd.DataFrame(rows)
+        write_text(self.folder / "metrics.csv", table.to_csv(index=False))
+        return table
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self.progress.close()

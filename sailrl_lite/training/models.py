@@ -213,6 +213,9 @@ def encode_prompts(
     processor: MicroProcessor, questions: list[str], images: list[Image.Image], prefill: str = ""
 ) -> dict[str, torch.Tensor]:
     """Model inputs, left padded, of questions with a picture each; `prefill` starts the response."""
+    for question in questions:
+        if special := next((token for token in SPECIAL if token in question), None):
+            raise SailRLError(f"a question cannot hold the token {special}; leave it out")
     messages = [
         [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": question}]}]
         for question in questions

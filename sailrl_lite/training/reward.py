@@ -9,10 +9,14 @@ from sailrl_lite.world.problems import Problem
 from sailrl_lite.world.verifier import verify
 
 
-def grade(problem: Problem, text: str, prefill: str = "") -> tuple[Response, Components]:
+def grade(
+    problem: Problem, text: str, prefill: str = "", continuous: bool = False
+) -> tuple[Response, Components]:
     """Read a response to a micro-world problem and measure all rewards; the exact verifier is the judge."""
     response = parse_response(text, prefill)
-    scores = verify(problem, response.think, response.answer).scores() if response.think else None
+    scores = None
+    if response.think:
+        scores = verify(problem, response.think, response.answer).scores(continuous)
     return response, measure(response, problem.gold, problem.needs_thinking, scores)
 
 
@@ -34,7 +38,8 @@ def reward_function(name: str, alpha: float | None = None) -> Callable[..., list
     ) -> list[float | None]:
         progress = trainer_state.global_step / trainer_state.max_steps if trainer_state else 1.0
         texts = [c if isinstance(c, str) else c[-1]["content"] for c in completions]
-        graded = [grade(p, text)[1] for p, text in zip(problem, texts, strict=True)]
+        pairs = zip(problem, texts, strict=True)
+        graded = [grade(p, text, continuous=total.continuous)[1] for p, text in pairs]
         if log_extra:
             for column, values in _columns(problem, graded).items():
                 log_extra(column, values)

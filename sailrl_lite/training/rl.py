@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import get_args
 
 import pandas as pd
 import torch
@@ -10,15 +9,13 @@ from transformers.trainer_callback import PrinterCallback
 from trl import GRPOConfig
 
 from sailrl_lite.config import RLConfig, checkpoint_of
-from sailrl_lite.errors import SailRLError
-from sailrl_lite.rewards import get_reward
 from sailrl_lite.training.callbacks import StopBetweenBatches, Watch, stop_on_interrupt
-from sailrl_lite.training.dapo import Clip, Dapo, DapoTrainer
+from sailrl_lite.training.dapo import Dapo, DapoTrainer
 from sailrl_lite.training.data import rl_dataset
 from sailrl_lite.training.models import load_checkpoint, save_checkpoint
 from sailrl_lite.training.reward import reward_function
-from sailrl_lite.training.runs import Interrupted, claim_folder, last_checkpoint
-from sailrl_lite.world.problems import FAMILIES, get_family
+from sailrl_lite.training.runs import Interrupted, check_finite, claim_folder, last_checkpoint
+from sailrl_lite.world.problems import FAMILIES
 
 BAR = (
     ("reward", "reward"), ("format", "format"), ("answer", "answer"), ("think", "thinking"),
@@ -45,7 +42,7 @@ def train_rl(
         SailRLError: a value out of its range, or an `out` that holds another run.
         Interrupted: after Ctrl-C, or when too many rollouts have no verdict.
     """
-    check(config)
+    config.check()
     checkpoint = checkpoint_of(config)
     policy, processor = load_checkpoint(checkpoint)
     reference, _ = load_checkpoint(checkpoint)
@@ -69,34 +66,10 @@ def train_rl(
     last = last_checkpoint(out / "trainer") if resume else None
     with stop_on_interrupt(stop):
         trainer.train(resume_from_checkpoint=str(last) if last else None)
-    if stop.why:
+    if stop.why and trainer.state.global_step < trainer.state.max_steps:
         raise Interrupted(trainer.state.global_step // config.updates, config.steps, stop.why, out)
+    check_finite(policy)
     return save_checkpoint(policy, processor, out / "policy")
-
-
-def check(config: RLConfig) -> None:
-    """Raise SailRLError where a value of the configuration is out of its range."""
-    for family in config.families:
-        get_family(family)
-    get_reward(config.reward, config.alpha)
-    for name in ("steps", "prompts", "updates", "epochs", "max_new_tokens", "save_every"):
-        if getattr(config, name) < 1:
-            raise SailRLError(f"{name} must be at least 1, not {getattr(config, name)}")
-    if config.rollouts < 2:
-        raise SailRLError(f"rollouts must be at least 2, not {config.rollouts}: one has no baseline")
-    if config.prompts * config.rollouts % config.updates:
-        raise SailRLError(
-            "prompts x rollouts must be a multiple of updates, so that all updates are of one size"
-        )
-    choices = {
-        "clip": get_args(Clip),
-        "filter_on": ("total", "content"),
-        "overlong": ("mask", "keep"),
-        "scale": ("none", "group"),
-    }
-    for name, known in choices.items():
-        if getattr(config, name) not in known:
-            raise SailRLError(f"{name} cannot be {getattr(config, name)!r}; use one of {', '.join(known)}")
 
 
 def grpo_config(config: RLConfig, out: Path) -> GRPOConfig:

@@ -4,6 +4,7 @@ It does what `generate` does, token for token, and saves what a batch of rollout
 read once for all its rollouts, and a row leaves the batch when its response ends.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ import torch
 from PIL import Image
 from transformers import DynamicCache
 
+from sailrl_lite.errors import SailRLError
 from sailrl_lite.training.models import MicroProcessor, Policy, encode_prompts
 
 _COMPACT = 0.9  # drop the finished rows from the cache once fewer than this share are alive
@@ -68,6 +70,9 @@ def sample(
         temperature: 0 is greedy.
         seed: of this call's own generator, so that a resumed run draws the same rollouts.
     """
+    if n < 1 or max_new_tokens < 1 or not 0 <= temperature < math.inf:
+        asked = f"n={n}, max_new_tokens={max_new_tokens}, temperature={temperature}"
+        raise SailRLError(f"sampling needs n and max_new_tokens from 1 and temperature from 0, not {asked}")
     was_training = policy.training
     policy.eval()
     device = inputs["input_ids"].device
@@ -94,6 +99,8 @@ def sample(
     for t in range(max_new_tokens):
         log_probs = (policy.lm_head(hidden).float() / (temperature or 1.0)).log_softmax(-1)
         allowed = log_probs.index_fill(1, pictures, -torch.inf)
+        if not log_probs.isfinite().all():
+            raise SailRLError("the policy diverged: its probabilities are not finite; lower learning_rate")
         if temperature == 0:
             token = allowed.argmax(-1)
         else:

@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from sailrl_lite.config import RLConfig, SFTConfig
 from sailrl_lite.errors import SailRLError
 from sailrl_lite.files import write_text
@@ -32,22 +34,29 @@ def claim_folder(config: RLConfig | SFTConfig, out: Path, resume: bool) -> None:
         write_text(file, text)
     elif not file.is_file():
         raise SailRLError(f"there is no run in {out} to resume; start it without --resume")
-    elif file.read_text() != text:
+    elif file.read_bytes() != text.encode():
         raise SailRLError(f"the run in {out} has other settings, see {file}; give the same, or another --out")
 
 
 def last_checkpoint(folder: Path) -> Path | None:
     """The newest checkpoint that was written to its end, or None: a kill may have cut the last one short."""
-    paths = sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]), reverse=True)
+    numbered = [path for path in folder.glob("checkpoint-*") if path.name.split("-")[1].isdecimal()]
+    paths = sorted(numbered, key=lambda path: int(path.name.split("-")[1]), reverse=True)
     return next((path for path in paths if _is_whole(path)), None)
 
 
 def _is_whole(checkpoint: Path) -> bool:
     try:
-        json.loads((checkpoint / _LAST_FILE).read_text())
+        json.loads((checkpoint / _LAST_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    return True
+    return all(file.stat().st_size for file in checkpoint.iterdir())
+
+
+def check_finite(policy: torch.nn.Module) -> None:
+    """Raise SailRLError if training has left a weight that is no number."""
+    if not all(bool(weight.isfinite().all()) for weight in policy.parameters()):
+        raise SailRLError("the policy diverged: a weight is no longer finite; lower learning_rate")
 
 
 def restore_strictly(policy: Any, checkpoint: str) -> None:

@@ -16,7 +16,13 @@ from sailrl_lite.files import saving, write_text
 from sailrl_lite.training.callbacks import StopBetweenBatches, Watch, stop_on_interrupt
 from sailrl_lite.training.data import sft_dataset
 from sailrl_lite.training.models import build_policy, build_processor, save_checkpoint
-from sailrl_lite.training.runs import Interrupted, claim_folder, last_checkpoint, restore_strictly
+from sailrl_lite.training.runs import (
+    Interrupted,
+    check_finite,
+    claim_folder,
+    last_checkpoint,
+    restore_strictly,
+)
 
 BAR = (("loss", "loss"), ("token accuracy", "mean_token_accuracy"))
 _LOG_EVERY = 20
@@ -43,6 +49,7 @@ def train_sft(config: SFTConfig, out: Path, resume: bool = False, bar: bool = Tr
         SailRLError: an `out` that holds another run.
         Interrupted: after Ctrl-C.
     """
+    config.check()
     claim_folder(config, out, resume)
     processor = build_processor()
     policy = build_policy(processor, config.seed, config.width, config.layers)
@@ -83,8 +90,9 @@ def train_sft(config: SFTConfig, out: Path, resume: bool = False, bar: bool = Tr
     last = last_checkpoint(out / "trainer") if resume else None
     with stop_on_interrupt(stop):
         trainer.train(resume_from_checkpoint=str(last) if last else None)
-    if stop.why:
+    if stop.why and trainer.state.global_step < config.steps:
         raise Interrupted(trainer.state.global_step, config.steps, stop.why, out)
+    check_finite(policy)
     folder = save_checkpoint(policy, processor, out / "policy")
     write_text(folder / "README.md", _card(config, sum(p.numel() for p in policy.parameters())))
     return folder

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Literal
 
+from sailrl_lite.answers import equivalent
 from sailrl_lite.rewards import Scores
 from sailrl_lite.world.traces import Claim, Statement, Step, calculate, read_trace
 
@@ -74,8 +75,13 @@ class Verdict:
         return int(not any(dimension in finding.failed for finding in self.findings))
 
     def _share(self, dimension: Dimension) -> float:
-        passed = [dimension not in f.failed for f in self.findings if dimension in f.counts_for]
-        return sum(passed) / len(passed) if passed else 1.0
+        # Each statement once: saying a true thing again does not make a false one smaller.
+        passed: dict[str, bool] = {}
+        for finding in self.findings:
+            if dimension in finding.counts_for:
+                said = str(finding.statement)
+                passed[said] = passed.get(said, True) and dimension not in finding.failed
+        return sum(passed.values()) / len(passed) if passed else 1.0
 
     def __str__(self) -> str:
         return "\n".join(str(finding) for finding in self.findings)
@@ -213,7 +219,8 @@ class _Reader:
         if self.ending is None:
             return Finding(said, DIMENSIONS, DIMENSIONS, "there is no reasoning that can be read")
         value, forms = self.ending
-        if answer is None or _answer_value(answer) != value:
+        same = answer is not None and (_answer_value(answer) == value or equivalent(str(value), answer))
+        if not same:
             return Finding(said, ("consistency",), ("consistency",), f"the reasoning ends on {value}")
         if not any(form is None or form in self.targets for form in forms):
             self.misfit = True
@@ -250,6 +257,9 @@ class _Reader:
         if (right := calculate(step.left, step.op, step.right)) != step.result:
             logic.append(f"{said} is {right}, not {step.result}")
         gaps = [f"{n} was never stated" for n in operands if n not in self.stated]
+        if len(gaps) == len(operands):  # one gap may be a step left out; this is arithmetic about nothing
+            self.misfit = True
+            logic.append(f"{said} has nothing to do with the question")
         forms = self._combine(self.known.get(step.left, [None]), step.op, self.known.get(step.right, [None]))
         if fitting := [form for form in forms if form is None or self._is_part(form)]:
             forms = fitting
