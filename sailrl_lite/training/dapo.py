@@ -8,7 +8,6 @@ A.2; DAPO: arXiv 2503.14476.)
 
 import functools
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -16,15 +15,13 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from transformers import PreTrainedModel
-from trl import GRPOTrainer
 from trl.data_utils import prepare_multimodal_messages
-from trl.trainer.utils import RepeatSampler, add_fused_lm_head, pad
+from trl.trainer.utils import add_fused_lm_head, pad
 
-from sailrl_lite.errors import SailRLError
-from sailrl_lite.files import saving, write_text
+from sailrl_lite.files import write_text
 from sailrl_lite.training import rollout
 from sailrl_lite.training.callbacks import StopBetweenBatches
-from sailrl_lite.training.runs import restore_strictly
+from sailrl_lite.training.resume import ResumableGRPOTrainer
 
 Clip = Literal["asymmetric", "adaptive"]
 CLIP_LOW, CLIP_HIGH = 0.20, 0.28  # the paper's range
@@ -102,19 +99,7 @@ def has_spread(rewards: torch.Tensor) -> torch.Tensor:
     return high - low > _SMALLEST
 
 
-class EpochSampler(RepeatSampler):
-    """TRL's sampler, with an order that depends on seed and epoch alone, so that a resumed run goes on with
-    the epoch it was in rather than with the first."""
-
-    epoch = 0
-
-    def __iter__(self) -> Iterator[int]:
-        if self.shuffle:
-            self.generator.manual_seed(1_000_003 * (self.seed or 0) + self.epoch)
-        return super().__iter__()
-
-
-class DapoTrainer(GRPOTrainer):
+class DapoTrainer(ResumableGRPOTrainer):
     """A GRPOTrainer whose `_generate_and_score_completions` samples dynamically.
 
     Args:
@@ -136,11 +121,6 @@ class DapoTrainer(GRPOTrainer):
             add_fused_lm_head(self.reference, temperature=self.temperature, outputs=("log_probs",))
         self._columns: dict[str, list[Any]] = {}
         self._stop = stop
-        window = self.args.steps_per_generation * self.num_iterations
-        if self.args.save_strategy == "steps" and self.args.save_steps % window:
-            raise SailRLError(
-                f"save_steps must be a multiple of {window}: rollouts in use are not part of a checkpoint"
-            )
         self.epsilon_low, self.epsilon_high = (
             (CLIP_LOW, CLIP_HIGH) if dapo.clip == "asymmetric" else (CLIP_HIGH,) * 2
         )
@@ -387,36 +367,10 @@ class DapoTrainer(GRPOTrainer):
         self._log("clip/high", self.epsilon_high)
         return loss
 
-    # ---- resuming: the same weights, prompts and clip range as without the interruption
-
-    def _get_train_sampler(self, dataset: Any = None) -> EpochSampler:
-        args = self.args
-        self._sampler = EpochSampler(
-            dataset if dataset is not None else self.train_dataset,
-            mini_repeat_count=self.num_generations,
-            batch_size=args.generation_batch_size // self.num_generations,
-            repeat_count=self.num_iterations * args.steps_per_generation,
-            shuffle=self.shuffle_dataset,
-            seed=args.seed,
-        )
-        return self._sampler
-
-    def _run_epoch(self, **kwargs: Any) -> Any:
-        self._sampler.epoch = kwargs["epoch"]
-        return super()._run_epoch(**kwargs)
-
-    def _load_from_checkpoint(self, checkpoint: str, model: Any = None) -> None:
-        policy = self.accelerator.unwrap_model(model if model is not None else self.model)
-        if hasattr(policy, "peft_config") or self.is_fsdp_enabled or self.is_deepspeed_enabled:
-            super()._load_from_checkpoint(checkpoint, model)
-        else:
-            restore_strictly(policy, checkpoint)
-
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         folder = Path(self._get_output_dir(trial=trial)) / f"checkpoint-{self.state.global_step}"
-        with saving(folder):
-            write_text(folder / _CLIP_FILE, json.dumps([self.epsilon_low, self.epsilon_high]))
-            super()._save_checkpoint(model, trial)
+        write_text(folder / _CLIP_FILE, json.dumps([self.epsilon_low, self.epsilon_high]))
+        super()._save_checkpoint(model, trial)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
