@@ -6,12 +6,15 @@ without torch. Exit status: 0 all well, 1 some input lines were bad, 2 an error 
 """
 
 import argparse
+import codecs
+import errno
+import io
 import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, BinaryIO, NoReturn, TextIO
 
 from sailrl_lite import __version__
 from sailrl_lite.commands import add_commands
@@ -24,22 +27,51 @@ LONGEST_LINE = (
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
-    args = build_parser().parse_args(argv)
+    _open_streams()
     status: int
     try:
         try:
+            args = build_parser().parse_args(argv)
             status = args.run(args)
         except SailRLError as error:
-            print(f"sailrl-lite: error: {error}", file=sys.stderr)
+            _complain(f"error: {error}")
             status = 2
-        sys.stdout.flush()
+        finally:
+            sys.stdout.flush()
         return status
-    except BrokenPipeError:
-        # The reader has gone (`| head`): nothing more to say, not even when Python flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader has gone (`| head`): nothing more to say
+        _silence(sys.stdout)
         return 141  # 128 + SIGPIPE, as other tools end
     except KeyboardInterrupt:
         return 130
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
+            raise  # not the device that is written to, but a fault of ours
+        _complain(f"error: the output cannot be written: {error.strerror}")
+        _silence(sys.stdout)
+        return 2
+
+
+def _open_streams() -> None:
+    """See to it that the standard streams can be used: Python sets closed ones (`>&-`) to None."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 (for the rest of the process)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without "±" gets "?"
+
+
+def _complain(message: str) -> None:
+    try:
+        print(f"sailrl-lite: {message}", file=sys.stderr, flush=True)
+    except OSError:  # nobody can be told
+        _silence(sys.stderr)
+
+
+def _silence(stream: TextIO) -> None:
+    """Discard what the stream still holds, so that Python does not fail to write it at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -59,10 +91,12 @@ def build_parser() -> argparse.ArgumentParser:
 def add_score(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = subparsers.add_parser(
         "score",
-        help="score responses in a JSON Lines file with every reward",
+        help="score responses in a JSON Lines file: format, answer, judging, thinking and their totals",
         description="Read one JSON object a line, with the keys response, gold, needs_thinking (true or "
         "false) and, optionally, prefill and scores ({logic, grounding, consistency}, each from 0 to 1). "
-        "Print one JSON object a line with every reward. Bad lines are named on standard error.",
+        "Print one JSON object a line with format, decision, answer, answer_reward, judging, thinking, the "
+        "totals cascade and additive, and problems (what is wrong with the format). Bad lines are named on "
+        "standard error.",
     )
     parser.add_argument("file", metavar="FILE.jsonl", help="the file to read, or - for standard input")
     parser.set_defaults(run=run_score)
@@ -72,13 +106,11 @@ def run_score(args: argparse.Namespace) -> int:
     """Score a file line by line, in constant memory."""
     name = "standard input" if args.file == "-" else args.file
     scored = bad = 0
-    for number, line in _read_lines(args.file, name):
+    for number, raw in _read_lines(args.file, name):
         try:
-            if line is None:
-                raise ValueError(f"longer than {LONGEST_LINE} bytes")
-            row = score_line(line)
+            row = score_line(_decode(raw, first=number == 1))
         except ValueError as error:
-            print(f"sailrl-lite: {name}, line {number}: {error}", file=sys.stderr)
+            _complain(f"{name}, line {number}: {error}")
             bad += 1
             continue
         except RuntimeError as error:  # no line is to blame: the comparison of answers cannot run at all
@@ -93,8 +125,9 @@ def run_score(args: argparse.Namespace) -> int:
 def score_line(line: str) -> dict[str, Any]:
     r"""Score one JSON object, given as text. Raises ValueError that says what is wrong with it.
 
-    A written trace without scores has thinking, cascade and additive null, even where a format error already
-    settles the totals: null says that the judge has not been asked.
+    It gives format, decision, answer, answer_reward, judging, thinking, the totals cascade and additive,
+    and problems. A written trace without scores has thinking, cascade and additive null, even where a format
+    error already settles the totals: null says that the judge has not been asked.
 
     >>> row = {"response": r"<judge>direct</judge><think></think><answer>\boxed{47}</answer>", "gold": "47"}
     >>> score_line(json.dumps(row | {"needs_thinking": False}))["cascade"]
@@ -130,20 +163,13 @@ def score_line(line: str) -> dict[str, Any]:
     }
 
 
-def _read_lines(file: str, name: str) -> Iterator[tuple[int, str | None]]:
-    """Yield number and text of the lines that are not blank; None for a line too long to hold."""
+def _read_lines(file: str, name: str) -> Iterator[tuple[int, bytes]]:
+    """Yield number and content of the lines that are not blank."""
     try:
         with sys.stdin.buffer if file == "-" else Path(file).open("rb") as stream:
             for number, raw in enumerate(_bounded_lines(stream), start=1):
-                if len(raw) > LONGEST_LINE:
-                    yield number, None
-                    continue
-                try:
-                    line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
-                except UnicodeDecodeError:
-                    raise SailRLError(f"{name} is not UTF-8 text (line {number}): convert it first") from None
-                if line.strip():
-                    yield number, line
+                if raw.removeprefix(codecs.BOM_UTF8).strip():
+                    yield number, raw
     except FileNotFoundError:
         raise SailRLError(f"{name} does not exist: give a JSON Lines file, or - for standard input") from None
     except OSError as error:
@@ -159,15 +185,33 @@ def _bounded_lines(stream: BinaryIO) -> Iterator[bytes]:
         yield line
 
 
+def _decode(raw: bytes, first: bool) -> str:
+    if len(raw) > LONGEST_LINE:
+        raise ValueError(f"longer than {LONGEST_LINE} bytes")
+    try:
+        return raw.decode("utf-8-sig" if first else "utf-8")
+    except UnicodeDecodeError:
+        raise ValueError("not UTF-8 text") from None
+
+
 def _parse_object(line: str) -> dict[str, Any]:
     try:
-        row = json.loads(line, parse_constant=_refuse_constant)
+        row = json.loads(line, parse_constant=_refuse_constant, object_pairs_hook=_unique)
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON: {error.msg} (column {error.colno})") from None
     except RecursionError:
         raise ValueError("not JSON that can be read: nested too deeply") from None
     if not isinstance(row, dict):
         raise ValueError(f"expected a JSON object, found {_kind(row)}")
+    return row
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    row: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in row:
+            raise ValueError(f"the key {key} is repeated")
+        row[key] = value
     return row
 
 

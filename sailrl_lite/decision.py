@@ -9,6 +9,7 @@ is one vote, which a negation turns round. The votes must agree. One pass over t
 """
 
 import re
+import unicodedata
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -18,8 +19,8 @@ Decision = Literal["think", "direct"]
 def read_decision(judgment: str) -> Decision | None:
     """Return "think" or "direct", or None where the judgment says neither, or both, or nothing.
 
-    A word on thinking or answering directly outranks a word on how hard the question is, and both outrank a
-    concession ("it looks simple, but ..."). Never raises.
+    The naming of a mode outranks the work to be done, that what the picture shows, that how hard the question
+    is, and all of them a concession ("it looks simple, but ..."). Never raises.
 
     >>> read_decision("This question can't be answered directly.")
     'think'
@@ -39,14 +40,26 @@ def read_decision(judgment: str) -> Decision | None:
 
 _VERB = "ai|are|ca|can|could|did|do|does|had|has|have|is|must|need|should|was|were|wo|would"
 _THOUGHT = "(?:thinking|reasoning|thought|think)"
+_SEE = "identif|look|nam|read|recogni|see|spot"
+_SHOWN = "(?:answer|colou?r|number|result|solution|value|word)"
 _MENTAL = "(?!about |carefully |first|hard|step|through)"  # "I think first" thinks, "I think that" does not
 
 # Phrases rewritten before the words are looked up, in this order. A word with an underscore is made here.
 _REWRITES: list[tuple[str, str]] = [
     (rf"\b({_VERB})(?:n'?t|not)\b", r"\1 not"),
     (r"'s\b", " is"),
+    # "Isn't it simple?" asks the same as "Is it simple?"; who says "can and cannot" or "or not" says both.
+    (rf"(^|[,.:;!?] ?)({_VERB}) not (?=(?:an?|i|it|one|th\w+|we|you)\b[^.;!?]{{0,200}}\?)", r"\1\2 "),
+    (r"\b(\w+) (?:and|but|or) (?:it )?(?:not \1|\1 not)\b|\bor not(?= ?(?:[.;!?]|$))", "unclear"),
+    (r": ?0\b(?!\.\d)", ": no"),
+    (r": ?1\b(?!\.\d)", ": yes"),
     (r"\bno longer\b|\banything but\b|\bfar from\b|\bby no means\b", "not"),
     (r"\b(?:nothing|none) but\b", "only"),
+    (r"\ball (?:(?:i|is|it|one|that|we|you) ){1,2}(?:need|requir|tak)\w*(?: to do)? is(?: to)?\b", "only"),
+    (r"\b(?:way|getting) a?round\b|\bescaping\b|\b(?:alternative|substitute) (?:for|to)\b", "avoiding"),
+    (r"\b(?:error|mistake) prone\b|\blead to (?:an? )?(?:error|mistake)s?\b", "risky"),
+    (r"\badds? (?=any|little|much|no)", "helps "),
+    (r"\b(?:a|its|the) count\b", "number"),
     (r"\b(any|little|no|not) (?:good |real )?reasons? (?:for|to)\b", r"\1 need to"),
     (r"\b(?:following|good|main|same|simple|that|the|these|this) reasons?\b(?! through)", "because"),
     (r"\b(?:rationale|reason|reasoning|thoughts?) ?:(?! ?(?:false|ne|no|re|true|un|yes))", "because "),
@@ -58,7 +71,7 @@ _REWRITES: list[tuple[str, str]] = [
     (r"\blittle if any\b|\blittle (?:or|to) no\b", "no"),
     (r"\ba little\b", "some"),
     (r"\bof (?:little|no) (?:benefit|help|use|value)\b|\bhas no (?:place|role|room)\b", "useless"),
-    (r"\bout of the question\b|\bruled out\b", "impossible"),
+    (r"\bout of the question\b|\b(?:left|ruled) out\b", "impossible"),
     (r"\bun(answerable|solvable)\b", r"not \1"),
     (r"\b(avoid|no|skip|without)( any)? (?:excessive|needless|unnecessary)\b", r"\1"),
     (r"\bno brainer\b|\bno (?:problem|trouble)\b|\bself evident\b", "easy"),
@@ -66,11 +79,16 @@ _REWRITES: list[tuple[str, str]] = [
     (r"\b(?:complexity|difficulty) ?:? ?(?:is )?(?:low|minimal)\b", "easy"),
     (r"\bhigh (?:complexity|difficulty)\b|\b(?:complexity|difficulty) ?:? ?(?:is )?high\b", "hard"),
     (r"\banswer(?:ed|ing)? straight\b|\bjust (?:answer|give|report|say|state)\b", "directly"),
-    (r"\b(?:just|merely|only|simply) (?=identif|look|nam|read|recogni|see|spot)", "glance "),
+    (rf"\b(?:just|merely|only|simply)(?: (?:a|have|matter|need|of|to)){{0,4}} (?={_SEE})", "glance "),
     (r"\bnot (?:just|merely|only)\b|\bmore than\b|\bbeyond\b", "not_just"),
     (r"\b(?:better|rather) than\b|\bin(?:stead| place) of\b", "rather_than"),
     (r"\btoo (\w+) (?:for|to)\b", r"\1 too_to"),
     (r"\b(difficult|hard|tricky) to (?=answer|be|do|read|say|see|solve|tell|work)", r"\1 too_to "),
+    (rf"\b(?:read|see|spot)(?:ing|s)? the (?={_SHOWN}\b)", "visible "),
+    (
+        rf"\b({_SHOWN} is(?: not)?) (?:just |right )?(?:given|here|(?:in|on) the|there|written)\b",
+        r"\1 visible",
+    ),
     (r"\b(?:figur|reason|think|work)(?:e|ed|ing|s)?(?: \w+)? (?:out|through)\b", "reasoning"),
     (r"\bstep by step\b|\bstep ?wise\b", "step_by_step"),
     (r"\bmulti ?(?:hop|steps?)\b|\b(?:multiple|several) steps\b", "step_by_step"),
@@ -83,35 +101,37 @@ _REWRITES: list[tuple[str, str]] = [
     (r"\bis all (?:it |that is |you )?(?:need|requir|tak)\w*", "easily"),
     (rf"\b({_THOUGHT}(?: mode)?) (?:disabled|free|off)\b", r"\1 unnecessary"),
     (r"\bnothink(?:ing)?\b", "no thinking"),
-    # "Without reasoning, this cannot be solved": put where it belongs. Bounded, so that it stays linear.
-    (r"\bwithout ([^,.;:!?]{1,40}), ([^,.;:!?]{1,200})", r"\2 without \1"),
+    # "Without reasoning, this cannot be solved", "Not needed: thinking": put where it belongs, in bounds.
+    (r"\b(unless|until|without) ([^,.;:!?]{1,40}), ([^,.;:!?]{1,200})", r"\3 \1 \2"),
+    (rf"\b(not \w+|un\w+|needed|required) ?: ?((?:\w+ ){{0,3}}{_THOUGHT})(?= ?(?:[.;!]|$))", r"\2 : \1"),
 ]
 _PATTERNS = [(re.compile(pattern), new) for pattern, new in _REWRITES]
 
-# Mentions of a mode with their rank: 1 names the mode, 2 the work to be done, 3 how hard the question is.
+# Mentions of a mode with their rank: 1 names the mode, 2 the work to be done, 3 what the picture shows, 4 how
+# hard the question is. A "~" stands for any of the endings.
 _RANKED: dict[tuple[Decision, int], str] = {
-    ("think", 1): """cot deliberate deliberating deliberation overthink overthinking ponder pondering reason
-        reasoned reasoning reasons step_by_step think thinking thinks thought thoughts""",
-    ("think", 2): """adding algebra analyse analysed analysing analysis analytical analyze analyzed analyzing
-        arithmetic calculate calculated calculating calculation calculations combined combining compared
-        comparing computation computations compute computed computing consideration counted counting deduce
-        deduced deducing deduction derivation derive derived deriving effort equation equations infer
-        inference inferred inferring logic logical multiplying planning proof solving steps subtracting""",
-    ("think", 3): """careful carefully challenging complex complicated demanding difficult hard harder
-        intermediate intricate nontrivial subtle tricky""",
+    ("think", 1): """contemplat~ cot deliberat~ overthink~ ponder~ reason~ step_by_step think~ thought
+        thoughts""",
+    ("think", 2): """add~ algebra analys~ analytical analyz~ arithmetic calculat~ combin~ compar~ comparison
+        comput~ consideration count~ deduc~ deduct~ deriv~ divid~ effort equation~ infer~ inference inferr~
+        logic logical math mathematic~ maths multiplied multiply~ planning proof reflect~ solving steps
+        subtract~""",
     ("direct", 1): "direct directly immediate immediately instant instantly straightaway",
-    (
-        "direct",
-        2,
-    ): """glance inspection legible looking lookup observation perception perceptual printed readable
-        recognition shown sight visible""",
-    (
-        "direct",
-        3,
-    ): """basic easier easily easy effortless elementary evident obvious quick quickly simple simpler
-        simplicity straightforward trivial trivially uncomplicated""",
+    ("direct", 2): """glance inspection looking lookup observation perception perceptual recognition sight""",
+    ("direct", 3): "legible printed readable recall~ shown visible",
+    ("think", 4): """careful carefully challenging complex complicated demanding difficult hard harder
+        intermediate intricate nontrivial subtle tricky""",
+    ("direct", 4): """basic easier easily easy effortless elementary evident obvious quick quickly simple
+        simpler simplicity straightforward trivial trivially uncomplicated""",
 }
-_CUES = {word: cue for cue, words in _RANKED.items() for word in words.split()}
+_HARD = 4
+_ENDINGS = ["", "ation", "ations", "e", "ed", "es", "ing", "ion", "ions", "is", "ition", "s"]
+_CUES = {
+    word.removesuffix("~") + ending: cue
+    for cue, words in _RANKED.items()
+    for word in words.split()
+    for ending in (_ENDINGS if word.endswith("~") else [""])
+}
 
 
 def _set(words: str) -> frozenset[str]:
@@ -128,25 +148,27 @@ _PREDICATE = _set("""absent avoided dispensable excessive fail fails impossible 
 # With "not" before it, each of these makes a negative predicate: "not needed".
 _AFTER_NOT = _set("""adequate advisable allowed appropriate called enough essential helpful necessary
     needed possible required sufficient suitable useful wanted warranted worthwhile""")
-_FORWARD = _set("""avoid before doubt doubtful lack lacks little minimal no non nor omit rather_than skip
-    skipping than too_to unable unless until without zero""")
+_FORWARD = _set("""avoid avoiding before doubt doubtful lack lacks little minimal no nobody non nor omit
+    rather_than skip skipping than too_to unable unless until without zero""")
 _REOPEN = _set("before nor or too_to unless until without")  # an outer "not" reaches past these words ...
-_REOPEN_PLAIN = _set("enough that to")  # ... or these after rank 3: "not simple enough to"
+_REOPEN_PLAIN = _set("enough that to")  # ... or these after rank 4: "not simple enough to"
 
-_BREAKS = _set(
-    ". ; ! ? : although albeit because but despite hence however since so therefore though thus "
-    "whereas while yet"
-)
+_BREAKS = _set(""". ; ! ? : although albeit because but despite hence however since so therefore though thus
+    whereas while yet""")
 _SOFT_BREAKS = _set(", and then")  # not a break inside a list: "no thinking, reasoning or calculation"
 _CONCESSIONS = _set("albeit although appears despite looks seem seems though whereas while")
 _LONGEST = 60  # words in a clause: no sentence is longer, and it keeps repetitive text linear
 _HEADS = _set("case exercise image item one picture problem puzzle query question questions task")
 _FILLERS = _set("a an any of or nor some the")
-_REPLIES = _set("""all at definitely does exactly false here is it necessary need needed no none nope not
-    on quite really required so that to true unnecessary yes""")
+_REPLIES = (
+    _PREDICATE
+    | _AFTER_NOT
+    | _set("""all at definitely does exactly false here is it need no none nope
+    not on quite really skip so that to true yes""")
+)
 _UNDECIDED = re.compile(
     r"\b(?:uncertain|unclear|undecided|unsure|not (?:certain|clear|know|sure)|hard too_to (?:say|tell)"
-    r"|(?:can|could) not (?:decide|say|tell)|may or may not"
+    r"|(?:can|could) not (?:decide|say|tell)"
     r"|whether (?:or not )?(?:a direct|i|it|reasoning|step_by_step|thinking|this|to|we))\b"
 )
 
@@ -158,8 +180,9 @@ _UNDECIDED = re.compile(
 class _Clause:
     words: list[str] = field(default_factory=list)
     concession: bool = False
-    question: bool = False
+    end: str = ""  # the word that ended it
     reply: str = ""  # "yes" or "no", the short answer after it: "Thinking needed? No."
+    asked: bool = False  # that answer is about the clause; after "Thinking is optional" it only confirms it
 
 
 @dataclass
@@ -167,15 +190,17 @@ class _Vote:
     side: Decision
     rank: int
     subject: bool  # a later negation may turn it: "thinking is not needed", unlike "this simple task is not"
+    turned: bool = False
 
     def turn(self) -> None:
+        self.turned = not self.turned
         self.side = "direct" if self.side == "think" else "think"
 
 
 def _words(judgment: str) -> list[str]:
     """Lower-case words and punctuation, with typography levelled and the phrases rewritten."""
     text = re.sub("[\u2018\u2019\u201b\u02bc\u2032\u00b4`]", "'", judgment)
-    text = re.sub("[\u200b-\u200d\u2060\ufeff\u00ad]", "", text).casefold()
+    text = "".join(c for c in text if unicodedata.category(c) != "Cf").casefold()  # zero-width characters
     text = re.sub("[\u2014\u2015]|\\s[-\u2010-\u2013\u2212]{1,3}\\s", " ; ", text)
     text = re.sub(r"[^\w',.;:!?=]|_", " ", text).replace("=", ":")
     text = " ".join(text.split())
@@ -196,29 +221,27 @@ def _clauses(words: list[str]) -> list[_Clause]:
         if clauses and clause.words and _REPLIES.issuperset(clause.words):
             negations = sum(w in _NOT or w in _FORWARD or w in _PREDICATE for w in clause.words)
             clauses[-1].reply = "no" if negations % 2 else "yes"
+            clauses[-1].asked = clauses[-1].end == "?" or (clauses[-1].end == ":" and len(clause.words) == 1)
         elif clause.words:
-            clause.question = word == "?"
+            clause.end = word
             clauses.append(clause)
         clause = _Clause(concession=word in _CONCESSIONS)
-    return [c for c in clauses if c.reply or not (c.question or _UNDECIDED.search(" ".join(c.words)))]
+    return [c for c in clauses if c.reply or not (c.end == "?" or _UNDECIDED.search(" ".join(c.words)))]
 
 
 def _breaks(words: list[str], i: int) -> bool:
     """Whether a clause ends at word i."""
     word, before, after = words[i], words[i - 1] if i else "", words[i + 1 : i + 5]
     if word == "so":  # "so think", but "so simple" and "not so hard that ..."
-        return not (after and after[0] in _CUES and _CUES[after[0]][1] == 3)
+        return _CUES.get("".join(after[:1]), ("", 0))[1] != _HARD
     if word == "," and after[:1] in (["or"], ["nor"]):
         return False
     if word in _SOFT_BREAKS:
         nearest = next((w for w in after if w not in _FILLERS and w not in _SOFT_BREAKS), "")
-        return not (before in _CUES and nearest in _CUES and _listed(_CUES[before], _CUES[nearest]))
+        (side, rank), (other_side, other_rank) = _CUES.get(before, ("", 0)), _CUES.get(nearest, ("", 0))
+        listed = side and side == other_side and (rank == _HARD) == (other_rank == _HARD)
+        return not listed  # "sums, reasoning" and "simple, easy" are lists, "hard, thinking" is not
     return word in _BREAKS
-
-
-def _listed(one: tuple[Decision, int], other: tuple[Decision, int]) -> bool:
-    """Whether two mentions can stand in one list: "sums, reasoning", "simple, easy", not "hard, thinking"."""
-    return one[0] == other[0] and (one[1] == 3) == (other[1] == 3)
 
 
 def _votes(clause: _Clause) -> list[_Vote]:
@@ -234,13 +257,14 @@ def _votes(clause: _Clause) -> list[_Vote]:
             side, rank = _CUES[word]
             if reached not in (None, side):
                 open_negations = 0
-            vote = _Vote(side, rank + 3 * clause.concession, subject=_HEADS.isdisjoint(words[i + 1 : i + 2]))
+            rank += _HARD * clause.concession
+            vote = _Vote(side, rank, subject=_HEADS.isdisjoint(words[i + 1 : i + 2]))
             if (open_negations + (not_just and side == "direct")) % 2:
                 vote.turn()
             votes.append(vote)
             reached, waiting = side, 0
             continue
-        if word in _REOPEN or (word in _REOPEN_PLAIN and votes and votes[-1].rank % 3 == 0):
+        if word in _REOPEN or (word in _REOPEN_PLAIN and votes and votes[-1].rank % _HARD == 0):
             reached = None
         if word == "not_just":  # "more than a glance" is thinking, and so is "more than one thought"
             not_just = not not_just
@@ -256,7 +280,8 @@ def _votes(clause: _Clause) -> list[_Vote]:
         _turn_back(votes)
     if clause.reply == "no":
         for vote in votes:
-            vote.turn()
+            if clause.asked or not vote.turned:
+                vote.turn()
     return votes
 
 

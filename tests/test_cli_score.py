@@ -1,6 +1,8 @@
 """`sailrl-lite score`, run as a user runs it."""
 
 import json
+import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -103,6 +105,9 @@ BAD_LINES = [
     (GOOD | {"scores": SCORES | {"logic": 1.5}}, "score logic must be a number from 0 to 1, not 1.5"),
     (GOOD | {"scores": SCORES | {"logic": float("nan")}}, "NaN is not a JSON number"),
     (GOOD | {"scores": SCORES | {"logic": float("-inf")}}, "-Infinity is not a JSON number"),
+    (json.dumps(GOOD)[:-1].encode() + b', "gold": "6"}', "the key gold is repeated"),
+    (json.dumps(GOOD)[:-1].encode() + b', "scores": {"logic": 0, "logic": 1}}', "the key logic is repeated"),
+    (json.dumps(GOOD | {"id": "é"}, ensure_ascii=False).encode("latin-1"), "not UTF-8 text"),
     (b'{"response": ' + b"9" * 10_000 + b"}", "digits"),
 ]
 
@@ -132,8 +137,6 @@ def test_a_huge_line_is_refused_and_the_next_one_scored(monkeypatch, tmp_path, c
         (None, "does not exist"),
         (b"", "is empty"),
         (b"\n \n", "is empty"),
-        ("é".encode("latin-1"), "is not UTF-8 text (line 1)"),
-        (json.dumps(GOOD).encode("utf-16"), "is not UTF-8 text (line 1)"),
         ("folder", "cannot be read: Is a directory"),
     ],
 )
@@ -161,7 +164,48 @@ def test_a_reader_that_leaves_is_not_an_error(tmp_path):
     assert len(done.stdout.splitlines()) == 1 and done.stderr == ""
 
 
+def shell(redirection, *arguments):
+    command = shlex.join([sys.executable, "-m", "sailrl_lite", *arguments]) + " " + redirection
+    done = subprocess.run(command, shell=True, capture_output=True)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="redirections of a Unix shell")
+def test_closed_streams(tmp_path):
+    file = tmp_path / "rows.jsonl"
+    file.write_text(json.dumps(GOOD) + "\n{\n")
+    status, out, err = shell(">&-", "score", str(file))
+    assert (status, out) == (1, "") and err.startswith(f"sailrl-lite: {file}, line 2: not JSON")
+    status, out, err = shell("2>&-", "score", str(file))
+    assert (status, err) == (1, "") and json.loads(out)["cascade"] == 1.0  # and no error among the rows
+    status, out, err = shell("<&-", "score", "-")
+    assert (status, out) == (2, "") and err.startswith("sailrl-lite: error: standard input is empty")
+    assert shell(">&- 2>&- <&-", "score", str(file)) == (1, "", "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no full device here")
+@pytest.mark.parametrize("rows", [1, 5000])  # written at the end, or on the way
+def test_a_full_device_is_one_clear_line(tmp_path, rows):
+    file = tmp_path / "rows.jsonl"
+    file.write_text((json.dumps(GOOD) + "\n") * rows)
+    message = "sailrl-lite: error: the output cannot be written: No space left on device\n"
+    assert shell("> /dev/full", "score", str(file)) == (2, "", message)
+    assert shell("> /dev/full 2>&1", "score", str(file)) == (2, "", "")
+
+
+def test_a_terminal_without_the_character_shows_another():
+    code = (
+        "from sailrl_lite import cli; cli.run_score = lambda _: print('1 \\xb1 2'); cli.main(['score', '-'])"
+    )
+    environment = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    environment.pop("PYTHONIOENCODING", None)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment)
+    assert (done.stdout.strip(), done.stderr) == (b"1 ? 2", b"")
+
+
 def test_help_and_version():
+    words = run("score", "--help")[1].replace(",", " ").split()
+    assert set(KEYS) <= set(words)
     assert "score responses" in run("--help")[1]
     assert run("--version")[:2] == (0, f"sailrl-lite {__version__}\n")
     assert run()[0] == run("nonsense")[0] == 2

@@ -37,6 +37,7 @@ def build(judge=THINK, think="a", answer=r"\boxed{1}", gap=""):
         build() + END_OF_TURN[0] + END_OF_TURN[1] + "\n" + END_OF_TURN[0] + " ",
         "\ufeff\u200b" + build(gap="\u200b\u00a0") + "\u3000",
         build(gap="\r\n\t"),
+        build(judge=DIRECT, think="\u00ad\u200e\u2800\x00\U000e0041", gap="\u2060"),
         build(think="a < b, <b>bold</b>, < think >, <Answer>"),  # literal tags only
     ],
 )
@@ -61,13 +62,17 @@ def test_well_formed(text):
         (build(judge="Hmm."), "the judgment does not say"),
         (build(judge=""), "the judgment does not say"),
         (build(judge=DIRECT), "says direct, but the think block is not blank"),
-        (build(think=" \n\u200b\u2060"), "says think, but the think block is blank"),
+        (
+            build(think=" \n\u200b\u2060\u00ad\u200e\u2800\u3164\x00"),
+            "says think, but the think block is blank",
+        ),
         (build(answer="1"), r"no \boxed{...}"),
         (build(answer=r"\boxed{ \n }".replace(r"\n", "\n\u200b")), "the last box is blank"),
+        (build(answer="\\boxed{\u200e\x00\u2800}"), "the last box is blank"),
         (build(answer=r"\boxed{1} \boxed{2"), r"the last \boxed{ is not closed"),
     ],
 )
-def unseen_problems_are_named(text, problem):
+def test_problems_are_named(text, problem):
     response = parse_response(text)
     assert not response.well_formed
     assert any(problem in line for line in response.problems), response.problems
@@ -127,6 +132,7 @@ def test_a_tag_is_not_a_word_of_the_judgment():
         (r"\boxed{}", None),
         (r"\boxed{5} \boxed{}", None),
         ("\\boxed{\u200b5\u200b}", "5"),
+        ("\\boxed{\u200e5\u00ad6\u2800\x00}", "5\u00ad6"),
         (r"\boxed{5}}", "5"),
         (r"\boxed{{5}", None),
     ],
@@ -156,7 +162,16 @@ It looks simple, but it is tricky. | Although it looks simple, it requires sever
 This simple question requires reasoning. | Reasoning rather than a direct answer.
 not a glance but reasoning | No doubt this needs reasoning. | For that reason, thinking is needed
 I don't think it's simple. | thinking: yes | needs_thinking=true | {"think": true} | Is this simple? No.
-direct: no
+direct: no | Unless we think, we cannot answer. | Unless one reasons, this cannot be solved.
+Nobody can answer this directly. | Answering directly is error-prone. | There is no avoiding reasoning.
+There is no way around thinking. | There is no substitute for thinking. | needs_thinking: 1 | thinking=1
+The numbers must be added. | We need to add the two numbers. | We have to count and compare.
+Read the numbers and add them. | The two angles are shown; the third must be computed. | Count the dots.
+The answer is not given in the image. | We cannot see the answer. | It's hard to see the answer.
+Reflection is needed. | math is required | Wouldn't it need thinking? Yes. | Isn't this simple? No.
+Thinking not needed: false | Direct answer: impossible | {"think": 1, "direct": 0} | direct? No: thinking.
+We not only need to read the number but also add. | All you need to do is think. | Recall is not enough.
+Is thinking unnecessary? No. | Thinking can't be left out. | Unless I am mistaken, this needs thinking.
 """
 
 THINKING_IS_NOT_NEEDED = """
@@ -176,13 +191,23 @@ Without thinking, it can be answered. | Answer directly instead of thinking.
 I think this can be answered directly. | I don't think reasoning is needed.
 can be answered without hesitation | thinking: no | needs_thinking: false | Thinking needed? No.
 Thinking: not required | Can I answer directly? Yes.
+Nobody needs to think about this. | Thinking is optional and not needed. | needs_thinking: 0 | thinking=0
+Thinking is optional. It is not needed. | Thinking: optional | Thinking is optional: not needed.
+The answer is right there in the picture. | I only need to read the number. | All you need to do is look.
+All it takes is a glance. | Anyone can see the answer. | Recall is enough. | Not needed: thinking.
+Not needed: thinking would be overkill. | Not needed: the answer is visible. | im­mediately
+Is thinking needed? Not needed: a glance is enough. | Isn't this simple? Yes. | Multiple choice, but simple.
+Unless the question is hard, answer directly. | No counting or comparing is needed. | Nothing has to be added.
+The count is printed in the picture. | Reasoning would not add anything. | Thinking can be left out.
 """
 
 NEITHER_OR_BOTH = """
 think or direct | think/direct | direct, think | either think or direct | neither think nor direct | Hmm.
 yes | no | not | The picture shows a cat. | Does this need thinking?
 I am not sure whether thinking is needed. | ... | I must decide whether to think or to answer directly.
-It needs thinking and can be answered directly.
+It needs thinking and can be answered directly. | It needs thinking or not. | Thinking or not?
+It can and cannot be answered directly. | Thinking is needed and not needed. | It is and is not simple.
+Thinking may or may not be needed.
 """
 
 
@@ -288,6 +313,10 @@ def test_what_cannot_be_rendered_is_refused(arguments, message):
         "not ",
         "without ",
         "thinking unneeded ",
+        "unless ",
+        "can not it ",
+        "only need to ",
+        "\u00ad",
         ", ",
     ],
 )
