@@ -12,6 +12,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
+from filelock import FileLock
 from trl import GRPOConfig
 
 from sailrl_lite.config import RLConfig
@@ -23,7 +24,7 @@ from sailrl_lite.training.data import rl_dataset
 from sailrl_lite.training.models import build_policy, build_processor, load_checkpoint
 from sailrl_lite.training.reward import reward_function
 from sailrl_lite.training.rl import train_rl
-from sailrl_lite.training.runs import Interrupted, last_checkpoint
+from sailrl_lite.training.runs import Interrupted, claim_folder, last_checkpoint
 from sailrl_lite.world.problems import make_problem
 from sailrl_lite.world.teacher import solve
 
@@ -383,6 +384,13 @@ def test_a_wrong_value_is_named_before_anything_is_written(tmp_path, change, wor
         train_rl(replace(SMALL, **change), tmp_path / "run", bar=False)
     assert words in str(error.value)
     assert not (tmp_path / "run").exists()
+
+
+def test_two_processes_do_not_train_in_one_folder(tmp_path):
+    out = tmp_path / "run"
+    claim_folder(SMALL, out, resume=False)
+    with FileLock(out / ".lock"), pytest.raises(SailRLError, match="another process is at work"):
+        train_rl(SMALL, out, resume=True, bar=False)
 
 
 def test_a_folder_holds_one_run(tmp_path, uninterrupted):

@@ -14,7 +14,7 @@ from sailrl_lite.training.dapo import Dapo, DapoTrainer
 from sailrl_lite.training.data import rl_dataset
 from sailrl_lite.training.models import load_checkpoint, save_checkpoint
 from sailrl_lite.training.reward import reward_function
-from sailrl_lite.training.runs import Interrupted, check_finite, claim_folder, last_checkpoint
+from sailrl_lite.training.runs import Interrupted, check_finite, claim_folder, last_checkpoint, working_in
 from sailrl_lite.world.problems import FAMILIES
 
 BAR = (
@@ -64,7 +64,7 @@ def train_rl(
     )
     trainer.remove_callback(PrinterCallback)  # the bar and metrics.csv say it better
     last = last_checkpoint(out / "trainer") if resume else None
-    with stop_on_interrupt(stop):
+    with working_in(out), stop_on_interrupt(stop):
         trainer.train(resume_from_checkpoint=str(last) if last else None)
     if stop.why and trainer.state.global_step < trainer.state.max_steps:
         raise Interrupted(trainer.state.global_step // config.updates, config.steps, stop.why, out)

@@ -1,10 +1,13 @@
 """Run folders: one run each, known by its configuration, resumed from its last whole checkpoint."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+from filelock import FileLock, Timeout
 
 from sailrl_lite.config import RLConfig, SFTConfig
 from sailrl_lite.errors import SailRLError
@@ -36,6 +39,22 @@ def claim_folder(config: RLConfig | SFTConfig, out: Path, resume: bool) -> None:
         raise SailRLError(f"there is no run in {out} to resume; start it without --resume")
     elif file.read_bytes() != text.encode():
         raise SailRLError(f"the run in {out} has other settings, see {file}; give the same, or another --out")
+
+
+@contextmanager
+def working_in(out: Path) -> Iterator[None]:
+    """Keep other processes out of a run folder. A call inside another one of the same process is let in.
+
+    Raises:
+        SailRLError: another process is at work there.
+    """
+    try:
+        with FileLock(out / ".lock", timeout=0, is_singleton=True):
+            yield
+    except Timeout:
+        raise SailRLError(
+            f"another process is at work in {out}; wait for it, or give another --out"
+        ) from None
 
 
 def last_checkpoint(folder: Path) -> Path | None:

@@ -22,6 +22,7 @@ from sailrl_lite.training.runs import (
     claim_folder,
     last_checkpoint,
     restore_strictly,
+    working_in,
 )
 
 BAR = (("loss", "loss"), ("token accuracy", "mean_token_accuracy"))
@@ -88,7 +89,7 @@ def train_sft(config: SFTConfig, out: Path, resume: bool = False, bar: bool = Tr
     )
     trainer.remove_callback(PrinterCallback)
     last = last_checkpoint(out / "trainer") if resume else None
-    with stop_on_interrupt(stop):
+    with working_in(out), stop_on_interrupt(stop):
         trainer.train(resume_from_checkpoint=str(last) if last else None)
     if stop.why and trainer.state.global_step < config.steps:
         raise Interrupted(trainer.state.global_step, config.steps, stop.why, out)
