@@ -88,13 +88,13 @@ def parse_response(text: str, prefill: str = "") -> Response:
     return Response(decision, judge, think, answer, tuple(problems))
 
 
-def render_response(think: str, answer: str, judge: str | None = None) -> str:
-    r"""Write a response; the inverse of `parse_response`. A blank `think` makes it a direct answer.
+def render_response(think: str | Response, answer: str | None = None, judge: str | None = None) -> str:
+    r"""Write a response, from its texts or from a parsed one; the inverse of `parse_response`.
 
-    For every well-formed response r, parsing `render_response(r.think, r.answer, r.judge)` gives r again.
-    Without `judge` the canonical sentence, THINK or DIRECT, is written. Raises ValueError for what could not
-    be read back: a tag inside a text, a judgment that contradicts the think block, a blank answer, or
-    unbalanced braces.
+    For every well-formed response r, parsing `render_response(r)` gives r again. A blank `think` makes it a
+    direct answer. Without `judge` the canonical sentence, THINK or DIRECT, is written. Raises ValueError for
+    what could not be read back: a tag inside a text, a judgment that contradicts the think block, no or a
+    blank answer, or unbalanced braces.
 
     >>> print(render_response("2+3=5", "5"))
     <judge>This question needs step-by-step reasoning.</judge>
@@ -106,17 +106,20 @@ def render_response(think: str, answer: str, judge: str | None = None) -> str:
     Traceback (most recent call last):
     ValueError: cannot render: the think text holds the tag </think>
     """
-    think, answer = think.strip(_BLANK), answer.strip(_BLANK)
+    if isinstance(think, Response):
+        read = think
+        think, answer, judge = read.think or "", read.answer, read.judge
+    think, answer = think.strip(_BLANK), (answer or "").strip(_BLANK)
     judge = (THINK if think else DIRECT) if judge is None else judge.strip(_BLANK)
     for name, content in zip(BLOCKS, (judge, think, answer), strict=True):
         if tag := _TAG.search(content):
             raise ValueError(f"cannot render: the {name} text holds the tag {tag.group()}")
     text = f"<judge>{judge}</judge>\n<think>\n{think}\n</think>\n<answer>{_BOX}{answer}}}</answer>"
-    read = parse_response(text)  # the parser is the judge of what can be rendered
-    if read.problems:
-        raise ValueError("cannot render: " + "; ".join(read.problems))
-    if read.answer != answer:
-        raise ValueError(f"cannot render: the answer {answer!r} would be read back as {read.answer!r}")
+    again = parse_response(text)  # the parser is the judge of what can be rendered
+    if again.problems:
+        raise ValueError("cannot render: " + "; ".join(again.problems))
+    if again.answer != answer:
+        raise ValueError(f"cannot render: the answer {answer!r} would be read back as {again.answer!r}")
     return text
 
 

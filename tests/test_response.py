@@ -268,7 +268,7 @@ def test_any_text_is_parsed(text, prefill):
     assert response.well_formed == (not response.problems)
     if response.well_formed:
         assert response.decision == ("think" if response.think else "direct") and response.answer
-        assert parse_response(render_response(response.think, response.answer, response.judge)) == response
+        assert parse_response(render_response(response)) == response
 
 
 @given(think=plain, answer=plain, gap=st.sampled_from(["", "\n", " \u200b"]))
@@ -280,7 +280,7 @@ def test_what_is_rendered_is_read_back(think, answer, gap):
         return
     response = parse_response(gap + text + gap + END_OF_TURN[0])
     assert response.well_formed
-    assert parse_response(render_response(response.think, response.answer, response.judge)) == response
+    assert parse_response(render_response(response)) == response
 
 
 @pytest.mark.parametrize(
