@@ -126,6 +126,9 @@ def roll(policy, problems, n=5):
 # of the family `add` whose five rollouts earn at least three different rewards. `grade` parses a response,
 # checks its reasoning against the truth, and returns all its rewards; the next section takes them apart. A
 # cross marks a line that the check faults, and says what it fails.
+#
+# Some handwriting is hard to read, even for you; the gold answer stands below the picture. And a trace may
+# name things that are not there: the teacher did so now and then, and the policy has learnt that, too.
 
 # %%
 from sailrl_lite.rewards import REWARDS
@@ -146,7 +149,7 @@ plt.show()
 #
 # | symbol | here | 1 if |
 # |---|---|---|
-# | $R_{format}$ | `format` | the response can be parsed |
+# | $R_{format}$ | `format` | the response is well formed |
 # | $R_{answer}$ | `answer` | the boxed answer is right |
 # | $R_{judge}$ | `judging` | the decision to think, or not to, equals the label |
 # | $d_1$ | `logic` | the steps model the problem rightly, without a slip |
@@ -291,9 +294,12 @@ def watch(metrics):
 rl_policy, _ = load_checkpoint(train_rl(config, run, bar=False, on_batch=watch))
 
 # %% [markdown]
-# Thin lines are the steps, thick ones their moving average. The last panel shows how far the policy has
-# moved away from its start; it is measured only, nothing holds it back. And the same unseen problems as
-# before:
+# Thin lines are the steps, thick ones their moving average. The trigger rate moves first: the decision is a
+# single token, and every rollout is paid for it or not. Better traces take many tokens, and follow later. The
+# last panel estimates, from a few rollouts of each step, how far the policy is from its start; such an
+# estimate jumps, it is measured only, and nothing holds the policy back.
+#
+# And the same unseen problems as before:
 
 # %%
 after = evaluate(rl_policy, processor, unseen, seed=SEED, bar=None)
@@ -341,9 +347,9 @@ assert last > first
 # %% [markdown]
 # Read such a table with care. These intervals say how sure we are *about this one trained policy*; another
 # seed gives another policy, so the README's table has three. Levels depend on how often our teacher errs, so
-# only the changes can be compared with the paper's. There, judging without its reward thinks on 90.4% of
-# MathVision and on 47.6% of OCRBench; with the full method it is 99.8% and 7.5% (table 5). The direction is
-# what this notebook checks.
+# only the changes can be compared with the paper's. There, a model trained without the judging reward thinks
+# on 90.4% of MathVision and on 47.6% of OCRBench; with the full method it is 99.8% and 7.5% (table 5). The
+# direction is what this notebook checks.
 #
 # And what did *not* get better? Here is every family's accuracy; not shown means that the interval holds
 # zero.
@@ -506,7 +512,7 @@ print(check_3(my_reward))
 #
 # ## Where to go next
 # - `make preview` does what you just did with more steps, and leaves a report with every response and step.
-# - `sailrl-lite rl --set reward=additive` trains with another reward; `sailrl-lite rl --help` lists what can
+# - `sailrl-lite rl --reward additive` trains with another reward; `sailrl-lite rl --help` lists what can
 #   be set.
 # - `sailrl-lite score completions.jsonl` gives the rewards of your own model's responses.
 # - Later notebooks are planned: on curating data and SFT, on each reward in turn, on the cascade against the

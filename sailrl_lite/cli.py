@@ -156,9 +156,11 @@ def score_line(line: str) -> dict[str, Any]:
         "answer": response.answer,
         "answer_reward": components.answer,
         "judging": components.judging,
-        "thinking": thinking,
-        "cascade": None if thinking is None else REWARDS["cascade"](components),
-        "additive": None if thinking is None else REWARDS["additive"](components),
+        "thinking": thinking if thinking is None else round(thinking, 12),
+        **{
+            name: None if thinking is None else round(REWARDS[name](components) or 0, 12)
+            for name in ("cascade", "additive")
+        },
         "problems": list(response.problems),
     }
 

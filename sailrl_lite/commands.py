@@ -2,13 +2,17 @@
 
 import argparse
 import json
+import sys
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from sailrl_lite.config import check_rung, check_seed
+from sailrl_lite.config import SHIPPED, RLConfig, SFTConfig, check_rung, check_seed
 from sailrl_lite.errors import SailRLError
+from sailrl_lite.rewards import REWARDS
 
 Subparsers = Any  # argparse's own name for it is private
+Config = TypeVar("Config", RLConfig, SFTConfig)
 
 
 def add_commands(subparsers: Subparsers) -> None:
@@ -21,21 +25,33 @@ def add_commands(subparsers: Subparsers) -> None:
     add_spine(subparsers)
 
 
+class _Help(argparse.ArgumentDefaultsHelpFormatter):
+    """Names a default where there is one to name."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        named = action.default not in (None, "", []) and action.default is not False
+        return super()._get_help_string(action) if named else action.help
+
+
 def _parser(subparsers: Subparsers, name: str, help: str, more: str = "") -> argparse.ArgumentParser:
     return subparsers.add_parser(
         name, help=help, description=f"{help[0].upper()}{help[1:]}. {more}",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        formatter_class=_Help,
     )  # fmt: skip
 
 
-def _add_run_options(parser: argparse.ArgumentParser, out: str) -> None:
+def _add_run_options(parser: argparse.ArgumentParser, out: str, config: type[RLConfig | SFTConfig]) -> None:
+    usual = config()
+    names = ", ".join(f.name for f in fields(config))
     parser.add_argument("--out", type=Path, default=Path(out), help="folder of the run")
     parser.add_argument("--rung", default="preview", help="of the ladder; so far there is preview")
-    parser.add_argument("--seed", type=int, default=0, help="of data, sampling and initial weights")
-    parser.add_argument("--steps", type=int, help="training steps, where not as many as the rung has")
-    parser.add_argument("--resume", action="store_true", help="go on with the run in --out")
+    parser.add_argument("--seed", type=int, help=f"of data, sampling and weights (default: {usual.seed})")
+    parser.add_argument("--steps", type=int, help=f"training steps (default: {usual.steps})")
     parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="any other value of config.json"
+        "--resume", action="store_true", help="go on with the run in --out, with its settings"
+    )
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help=f"another value of: {names}"
     )
     _add_quiet(parser)
 
@@ -45,12 +61,15 @@ def _add_quiet(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_rl_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--checkpoint", default="", help="folder of the SFT policy; empty is the shipped one")
-    parser.add_argument("--reward", default="cascade", help="a name of sailrl_lite.rewards.REWARDS")
+    parser.add_argument("--checkpoint", help="folder of the SFT policy (default: the shipped one)")
+    parser.add_argument("--reward", help=f"one of {', '.join(REWARDS)} (default: {RLConfig().reward})")
 
 
-def _settings(args: argparse.Namespace, *names: str) -> dict[str, str]:
-    """What --set and the options of these names ask for, as text."""
+def _configured(args: argparse.Namespace, config: Config, *names: str) -> Config:
+    """The configuration of a run: its usual values, or those of the run to go on with, and what is asked for.
+
+    `names` are the options that are settings, too; --set has any of them.
+    """
     check_rung(getattr(args, "rung", "preview"))
     values = {name: str(getattr(args, name)) for name in names if getattr(args, name) is not None}
     for pair in args.set:
@@ -58,7 +77,10 @@ def _settings(args: argparse.Namespace, *names: str) -> dict[str, str]:
         if not equals:
             raise SailRLError(f"--set takes KEY=VALUE, not {pair!r}")
         values[key.strip()] = value.strip()
-    return values
+    file = args.out / "config.json"
+    if getattr(args, "resume", False) and file.is_file():
+        config = config.from_json(file.read_text(encoding="utf-8", errors="replace"))
+    return config.with_values(values)
 
 
 # -------------------- preview
@@ -70,16 +92,15 @@ def add_preview(subparsers: Subparsers) -> None:
         "Measures the shipped SFT policy, trains it with DAPO and the cascade reward, measures it again, and "
         "writes metrics, figures, the trained policy and a report. Ctrl-C stops with a checkpoint.",
     )  # fmt: skip
-    _add_run_options(parser, "runs/preview")
+    _add_run_options(parser, "runs/preview", RLConfig)
     _add_rl_options(parser)
     parser.set_defaults(run=run_preview)
 
 
 def run_preview(args: argparse.Namespace) -> int:
-    from sailrl_lite.config import RLConfig
     from sailrl_lite.study import preview
 
-    config = RLConfig().with_values(_settings(args, "seed", "steps", "checkpoint", "reward"))
+    config = _configured(args, RLConfig(), "seed", "steps", "checkpoint", "reward")
     report = preview.run_preview(config, args.out, args.resume, not args.quiet)
     print(report.read_text(encoding="utf-8"))
     print(f"report: {report}")
@@ -94,15 +115,14 @@ def add_sft(subparsers: Subparsers) -> None:
         subparsers, "sft", "train the micro policy from scratch on the teacher's lessons",
         "This is how the shipped checkpoint was made. Takes about half an hour on two cores.",
     )  # fmt: skip
-    _add_run_options(parser, "runs/sft")
+    _add_run_options(parser, "runs/sft", SFTConfig)
     parser.set_defaults(run=run_sft)
 
 
 def run_sft(args: argparse.Namespace) -> int:
-    from sailrl_lite.config import SFTConfig
     from sailrl_lite.training.sft import train_sft
 
-    config = SFTConfig().with_values(_settings(args, "seed", "steps"))
+    config = _configured(args, SFTConfig(), "seed", "steps")
     print(f"policy: {train_sft(config, args.out, args.resume, not args.quiet)}")
     return 0
 
@@ -117,16 +137,15 @@ def add_rl(subparsers: Subparsers) -> None:
         "train a policy with DAPO and a reward",
         "Writes metrics.csv and the policy; no evaluation.",
     )
-    _add_run_options(parser, "runs/rl")
+    _add_run_options(parser, "runs/rl", RLConfig)
     _add_rl_options(parser)
     parser.set_defaults(run=run_rl)
 
 
 def run_rl(args: argparse.Namespace) -> int:
-    from sailrl_lite.config import RLConfig
     from sailrl_lite.training.rl import train_rl
 
-    config = RLConfig().with_values(_settings(args, "seed", "steps", "checkpoint", "reward"))
+    config = _configured(args, RLConfig(), "seed", "steps", "checkpoint", "reward")
     print(f"policy: {train_rl(config, args.out, args.resume, not args.quiet)}")
     return 0
 
@@ -138,7 +157,7 @@ def add_evaluate(subparsers: Subparsers) -> None:
     parser = _parser(
         subparsers, "evaluate", "measure a policy on unseen problems",
         "Prints a row a family: accuracy, trigger rate, format, the rewards, tokens, and tokens relative to "
-        "the same policy forced to answer directly, each with a 95%% bootstrap interval over problems.",
+        "the same policy forced to answer directly, each with a 95% bootstrap interval over problems.",
     )  # fmt: skip
     parser.add_argument(
         "--checkpoint", default="", help="folder of the policy; empty is the shipped SFT policy"
@@ -155,7 +174,6 @@ def add_evaluate(subparsers: Subparsers) -> None:
 
 
 def run_evaluate(args: argparse.Namespace) -> int:
-    from sailrl_lite.config import SHIPPED
     from sailrl_lite.files import write_text
     from sailrl_lite.study import evaluation
     from sailrl_lite.training.models import load_checkpoint
@@ -203,14 +221,16 @@ def add_ask(subparsers: Subparsers) -> None:
 
 
 def run_ask(args: argparse.Namespace) -> int:
-    from sailrl_lite.config import SHIPPED
-    from sailrl_lite.training.models import load_checkpoint
+    from sailrl_lite.training.models import knows, load_checkpoint
     from sailrl_lite.training.rollout import respond
     from sailrl_lite.world.scenes import read_picture
 
     check_seed(args.seed)
     picture = read_picture(args.image)
     policy, processor = load_checkpoint(args.checkpoint or SHIPPED)
+    unknown = [word for word in args.question.split() if not knows(processor, word)]
+    if unknown:
+        print(f"note: the policy has never seen {', '.join(unknown)}", file=sys.stderr)
     options = dict(n=args.n, temperature=args.temperature, seed=args.seed)
     print("\n\n".join(respond(policy, processor, [args.question], [picture], **options)[0]))
     return 0
@@ -241,10 +261,9 @@ def run_spine(args: argparse.Namespace) -> int:
     import pandas as pd
 
     from sailrl_lite import figures
-    from sailrl_lite.config import RLConfig
     from sailrl_lite.study import spine
 
-    config = RLConfig().with_values(_settings(args))
+    config = _configured(args, RLConfig())
     file = spine.run_spine(
         list(range(args.seeds)), args.out, args.file, config, args.problems, not args.quiet
     )

@@ -43,6 +43,22 @@ class _Config:
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=2) + "\n"  # type: ignore[call-overload]
 
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """The configuration that `to_json` wrote.
+
+        Raises:
+            SailRLError: the text is no configuration of this kind.
+        """
+        try:
+            values = json.loads(text)
+            values |= {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+            if "noise" in values:
+                values["noise"] = Noise(**values["noise"])
+            return cls(**values)
+        except (TypeError, ValueError, AttributeError):
+            raise SailRLError(f"this is no configuration of a run: {text[:60]!r}") from None
+
     def with_values(self, values: dict[str, str]) -> Self:
         """A copy with some values set from text, as in `--set learning_rate=1e-4`.
 

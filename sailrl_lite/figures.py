@@ -78,7 +78,7 @@ def learning_curves(metrics: pd.DataFrame) -> Figure:
 
 
 def _smooth(values: pd.Series) -> pd.Series:
-    return values.rolling(9, min_periods=1, center=True).mean()
+    return values.rolling(min(9, 1 + len(values) // 4), min_periods=1, center=True).mean()
 
 
 def before_after(before: pd.DataFrame, after: pd.DataFrame) -> Figure:

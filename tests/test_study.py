@@ -30,6 +30,7 @@ from sailrl_lite.training.runs import check_finite
 from sailrl_lite.training.sft import train_sft
 from sailrl_lite.world.problems import FAMILIES, make_problem
 from sailrl_lite.world.scenes import read_picture
+from sailrl_lite.world.teacher import CLEAN
 
 TINY = ["--set", "prompts=4", "--set", "rollouts=3", "--quiet"]
 
@@ -123,10 +124,15 @@ def test_the_main_job_leaves_a_whole_run_folder_and_resumes(tmp_path, capsys, mo
         assert min(Image.open(out / name).size) > 400
         assert f"({name})" in (out / "report.md").read_text()
     load_checkpoint(out / "policy")
+    with pytest.raises(SailRLError, match="its policy is"):
+        load_checkpoint(out)
+    capsys.readouterr()
+    assert main(["preview", "--steps", "3", "--out", str(out), "--resume", "--quiet"]) == 2
+    assert "(steps 2 there, 3 here)" in capsys.readouterr().err
     before = {path.name: path.read_bytes() for path in out.iterdir() if path.suffix == ".csv"}
     assert main(["preview", "--steps", "2", "--out", str(out), "--resume", *TINY]) == 0
     (out / "metrics.csv").unlink()  # what is lost is made again
-    assert main(["preview", "--steps", "2", "--out", str(out), "--resume", *TINY]) == 0
+    assert main(["preview", "--out", str(out), "--resume", "--quiet"]) == 0  # with the settings of the run
     assert before == {path.name: path.read_bytes() for path in out.iterdir() if path.suffix == ".csv"}
 
 
@@ -161,7 +167,10 @@ def test_sft_starts_from_scratch_learns_and_writes_a_card(tmp_path):
 def test_a_question_about_a_picture_of_ones_own(tmp_path, capsys):
     make_problem("read_bar", 0).image.save(tmp_path / "bars.png")
     assert main(["ask", str(tmp_path / "bars.png"), "How high is the red bar?", "-n", "2"]) == 0
-    assert capsys.readouterr().out.count("<judge>") == 2
+    printed = capsys.readouterr()
+    assert printed.out.count("<judge>") == 2 and not printed.err
+    assert main(["ask", str(tmp_path / "bars.png"), "How tall is the red bar?"]) == 0
+    assert capsys.readouterr().err == "note: the policy has never seen tall\n"
 
 
 # ---- bad input: one line that names the thing and the remedy, and nothing half-written
@@ -210,6 +219,24 @@ def test_bad_input_gets_one_line_and_exit_status_2(tmp_path, monkeypatch, capsys
     error = capsys.readouterr().err.strip()
     assert error.startswith("sailrl-lite: error: ") and words in error and "\n" not in error
     assert set(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("command", ["preview", "sft", "rl", "evaluate", "ask", "spine", "score"])
+def test_help_is_readable_and_names_what_can_be_set(capsys, command):
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    text = capsys.readouterr().out
+    assert "%%" not in text and "None" not in text and "(default: )" not in text
+    if command in ("preview", "rl"):
+        assert "learning_rate" in text and "strict-" in text
+
+
+def test_a_configuration_comes_back_from_its_file():
+    for config in (RLConfig(families=("add", "angle"), alpha=0.5), SFTConfig(noise=CLEAN)):
+        assert type(config).from_json(config.to_json()) == config
+    for text in ("", "[]", '{"steps": 1, "stepz": 2}', "null"):
+        with pytest.raises(SailRLError, match="no configuration"):
+            RLConfig.from_json(text)
 
 
 def test_an_unknown_option_is_named(capsys):

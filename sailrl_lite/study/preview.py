@@ -73,11 +73,12 @@ def _measured(checkpoint: Path, problems: list, config: RLConfig, file: Path, ba
 def _report(
     config: RLConfig, kinds: dict[str, pd.DataFrame], metrics: pd.DataFrame, run: dict[str, object]
 ) -> str:
-    first, last = metrics["reward"].iloc[:5].mean(), metrics["reward"].iloc[-5:].mean()
+    few = min(5, -(-len(metrics) // 3))
+    first, last = metrics["reward"].iloc[:few].mean(), metrics["reward"].iloc[-few:].mean()
     return f"""# What {config.steps} steps of DAPO did
 
 Reward `{config.reward}`, seed {config.seed}, {config.prompts} prompts x {config.rollouts} rollouts a step.
-The reward in training went from {first:.2f} (mean of the first five steps) to {last:.2f} (of the last five).
+The reward in training went from {first:.2f} to {last:.2f} (means of the first and the last {few} steps).
 The whole job took {run["seconds"]} seconds.
 
 Before (SFT) and after (SFT + RL), on problems and handwriting that no training saw, one response each at

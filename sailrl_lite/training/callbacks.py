@@ -53,7 +53,7 @@ class Watch(TrainerCallback):
         table = self._write(rows)
         last = rows[-1]
         self.progress.set_postfix(
-            {name: f"{last[key]:.2f}" for name, key in self.show if last.get(key) is not None}
+            {name: f"{round(last[key], 2) + 0:.2f}" for name, key in self.show if last.get(key) is not None}
         )
         self.progress.update(last["step"] - self.progress.n)
         if self.on_batch:

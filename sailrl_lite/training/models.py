@@ -164,6 +164,8 @@ def load_checkpoint(folder: str | Path) -> tuple[Policy, MicroProcessor]:
     """
     folder = Path(folder)
     remedy = "make it with `sailrl-lite sft`, or name another with --checkpoint"
+    if (folder / "policy" / "config.json").is_file():
+        raise SailRLError(f"{folder} is the folder of a run; its policy is {folder / 'policy'}")
     if not (folder / "config.json").is_file():
         raise SailRLError(f"no checkpoint in {folder} (config.json is missing); {remedy}")
     try:
@@ -207,6 +209,12 @@ def save_checkpoint(policy: Policy, processor: MicroProcessor, folder: str | Pat
 def prompt_of(question: str) -> list[dict[str, str]]:
     """The conversation that asks a question; TRL puts the picture in front of the text."""
     return [{"role": "user", "content": question}]
+
+
+def knows(processor: MicroProcessor, word: str) -> bool:
+    """Is every piece of a word of a question, after a blank or at the beginning, in the vocabulary?"""
+    unknown = processor.tokenizer.unk_token_id
+    return any(unknown not in processor.tokenizer(text)["input_ids"] for text in (word, f" {word}"))
 
 
 def encode_prompts(

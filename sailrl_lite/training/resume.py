@@ -38,6 +38,9 @@ class ResumableGRPOTrainer(GRPOTrainer):
         if self.args.save_strategy == "steps" and self.args.save_steps % window:
             raise SailRLError(f"save_steps must be a multiple of {window}: rollouts in use are not saved")
 
+    def create_model_card(self, *args: Any, **kwargs: Any) -> None:
+        """Write none: TRL's card describes a model from its hub."""
+
     def _get_train_sampler(self, dataset: Any = None) -> EpochSampler:
         args = self.args
         self._sampler = EpochSampler(

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,10 @@ def claim_folder(config: RLConfig | SFTConfig, out: Path, resume: bool) -> None:
     elif not file.is_file():
         raise SailRLError(f"there is no run in {out} to resume; start it without --resume")
     elif file.read_bytes() != text.encode():
-        raise SailRLError(f"the run in {out} has other settings, see {file}; give the same, or another --out")
+        old, new = type(config).from_json(file.read_text(encoding="utf-8", errors="replace")), config
+        differ = [f.name for f in fields(config) if getattr(old, f.name) != getattr(new, f.name)]
+        what = ", ".join(f"{n} {getattr(old, n)} there, {getattr(new, n)} here" for n in differ)
+        raise SailRLError(f"the run in {out} has other settings ({what}); give the same, or another --out")
 
 
 @contextmanager

@@ -33,6 +33,9 @@ class _Trainer(SFTTrainer):
     def _load_from_checkpoint(self, checkpoint: str, model: Any = None) -> None:
         restore_strictly(self.model, checkpoint)
 
+    def create_model_card(self, *args: Any, **kwargs: Any) -> None:
+        """Write none: `_card` describes the policy."""
+
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         with saving(Path(self.args.output_dir)):
             super()._save_checkpoint(model, trial)

@@ -8,6 +8,7 @@ import random
 from dataclasses import dataclass, fields
 from typing import Literal, get_args
 
+from sailrl_lite.errors import SailRLError
 from sailrl_lite.response import render_response
 from sailrl_lite.world.problems import Problem, Quantity, evaluate
 from sailrl_lite.world.scenes import COLORS, SHAPES, Shape, cell_of
@@ -194,6 +195,10 @@ def _another(value: str, rng: random.Random) -> str:
     for kind in (tuple(COLORS), SHAPES, ("yes", "no")):
         if value in kind:
             return rng.choice([other for other in kind if other != value])
+    if not value.isdigit():
+        raise SailRLError(
+            f"the teacher cannot misread {value!r}: it knows colors, shapes, yes, no and numbers"
+        )
     at = rng.randrange(len(value))
     digits = "123456789" if at == 0 else "0123456789"
     return value[:at] + rng.choice([d for d in digits if d != value[at]]) + value[at + 1 :]
