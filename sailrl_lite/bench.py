@@ -60,7 +60,8 @@ class _Steps(TrainerCallback):
     """Wall and CPU seconds of every generation batch."""
 
     def __init__(self, updates: int) -> None:
-        self.updates, self.marks = updates, [(time.perf_counter(), time.process_time())]
+        self.updates = updates
+        self.marks: list[tuple[float, float]] = []
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self.marks = [(time.perf_counter(), time.process_time())]

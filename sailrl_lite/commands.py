@@ -65,6 +65,13 @@ def _add_rl_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reward", help=f"one of {', '.join(REWARDS)} (default: {RLConfig().reward})")
 
 
+def _add_policy_options(parser: argparse.ArgumentParser) -> None:
+    """The policy that answers, and how it is sampled."""
+    parser.add_argument("--checkpoint", default="", help="folder of the policy (default: the shipped one)")
+    parser.add_argument("--temperature", type=float, default=1.0, help="of sampling; 0 is greedy")
+    parser.add_argument("--seed", type=int, default=0, help="of sampling, and of intervals")
+
+
 def _configured(args: argparse.Namespace, config: Config, *names: str) -> Config:
     """The configuration of a run: its usual values, or those of the run to go on with, and what is asked for.
 
@@ -159,15 +166,11 @@ def add_evaluate(subparsers: Subparsers) -> None:
         "Prints a row a family: accuracy, trigger rate, format, the rewards, tokens, and tokens relative to "
         "the same policy forced to answer directly, each with a 95% bootstrap interval over problems.",
     )  # fmt: skip
-    parser.add_argument(
-        "--checkpoint", default="", help="folder of the policy; empty is the shipped SFT policy"
-    )
+    _add_policy_options(parser)
     parser.add_argument("--problems", type=int, default=100, help="problems a family")
     parser.add_argument("--families", default="", help="names, separated by commas; empty means all")
     parser.add_argument("--never-think", action="store_true", help="force a direct answer by prefill")
-    parser.add_argument("--temperature", type=float, default=1.0, help="of sampling; 0 is greedy")
     parser.add_argument("--shortcut", type=float, default=0.0, help="share of pictures with the answer mark")
-    parser.add_argument("--seed", type=int, default=0, help="of sampling and of the bootstrap")
     parser.add_argument("--out", type=Path, help="also write the table as JSON to this file")
     _add_quiet(parser)
     parser.set_defaults(run=run_evaluate)
@@ -183,18 +186,14 @@ def run_evaluate(args: argparse.Namespace) -> int:
     problems = evaluation.unseen_problems(args.problems, families, args.shortcut)
     policy, processor = load_checkpoint(args.checkpoint or SHIPPED)
     bar = None if args.quiet else "evaluating"
-    never = evaluation.evaluate(
-        policy, processor, problems, evaluation.NEVER_THINK, args.temperature, args.seed, bar=bar
+    rows = evaluation.evaluate_relative(
+        policy, processor, problems, args.temperature, args.seed, bar=bar, never_think=args.never_think
     )
-    rows = never
-    if not args.never_think:
-        rows = evaluation.evaluate(policy, processor, problems, "", args.temperature, args.seed, bar=bar)
-    rows = evaluation.with_relative_tokens(rows, never)
     summary = evaluation.summarize(rows, seed=args.seed)
     print(evaluation.as_text(summary))
     print(evaluation.as_text(evaluation.summarize(rows, ("kind",), seed=args.seed)))
     if args.out:
-        table = json.loads(summary.to_json(orient="records"))
+        table = evaluation.as_records(summary)
         settings = {k: str(v) for k, v in vars(args).items() if k not in ("run", "out", "quiet")}
         write_text(args.out, json.dumps({"settings": settings, "families": table}, indent=1) + "\n")
     return 0
@@ -211,12 +210,8 @@ def add_ask(subparsers: Subparsers) -> None:
     )  # fmt: skip
     parser.add_argument("image", type=Path, metavar="IMAGE", help="the picture")
     parser.add_argument("question", metavar="QUESTION", help="such as 'How high is the red bar?'")
-    parser.add_argument(
-        "--checkpoint", default="", help="folder of the policy; empty is the shipped SFT policy"
-    )
+    _add_policy_options(parser)
     parser.add_argument("-n", type=int, default=1, help="how many responses")
-    parser.add_argument("--temperature", type=float, default=1.0, help="of sampling; 0 is greedy")
-    parser.add_argument("--seed", type=int, default=0, help="of sampling")
     parser.set_defaults(run=run_ask)
 
 

@@ -4,7 +4,7 @@ import difflib
 import json
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self, get_args
 
 from sailrl_lite.errors import SailRLError
 from sailrl_lite.rewards import get_reward
@@ -13,6 +13,10 @@ from sailrl_lite.world.teacher import Noise
 
 # The shipped SFT policy of this clone, wherever the command is called from.
 SHIPPED = Path(__file__).resolve().parent.parent / "data" / "micro-sft"
+Clip = Literal["asymmetric", "adaptive"]
+FilterOn = Literal["total", "content"]
+Overlong = Literal["mask", "keep"]
+Scale = Literal["none", "group"]
 RUNGS = ("preview", "single-gpu", "node", "paper")
 
 
@@ -169,11 +173,11 @@ class RLConfig(_Config):
     max_new_tokens: int = 64
     reward: str = "cascade"
     alpha: float | None = None
-    clip: str = "asymmetric"
-    filter_on: str = "total"
+    clip: Clip = "asymmetric"
+    filter_on: FilterOn = "total"
     refills: int = 1
-    overlong: str = "mask"
-    scale: str = "none"
+    overlong: Overlong = "mask"
+    scale: Scale = "none"
     shortcut: float = 0.0
     families: tuple[str, ...] = ()
     save_every: int = 20
@@ -194,10 +198,10 @@ class RLConfig(_Config):
         "save_every": _COUNT,
     }
     choices: ClassVar = {
-        "clip": ("asymmetric", "adaptive"),
-        "filter_on": ("total", "content"),
-        "overlong": ("mask", "keep"),
-        "scale": ("none", "group"),
+        "clip": get_args(Clip),
+        "filter_on": get_args(FilterOn),
+        "overlong": get_args(Overlong),
+        "scale": get_args(Scale),
     }
 
     def check(self) -> None:

@@ -1,6 +1,7 @@
 """Evaluation on unseen problems: accuracy, when the policy thinks, how well, and what it costs in tokens."""
 
 import functools
+import json
 from collections import Counter
 from collections.abc import Sequence
 
@@ -15,11 +16,11 @@ from sailrl_lite.training.models import MicroProcessor, Policy, encode_prompts
 from sailrl_lite.training.reward import grade
 from sailrl_lite.training.rollout import sample
 from sailrl_lite.world.problems import FAMILIES, Problem, make_problem
+from sailrl_lite.world.verifier import DIMENSIONS
 
 NEVER_THINK = f"<judge>{DIRECT}</judge><think></think><answer>"
 MEASURES = (
-    "accuracy", "trigger_rate", "format_rate", "judging", "thinking", "cascade", "logic", "grounding",
-    "consistency", "tokens",
+    "accuracy", "trigger_rate", "format_rate", "judging", "thinking", "cascade", *DIMENSIONS, "tokens",
 )  # fmt: skip
 _EXTRA = ("relative_tokens", "majority_guess")
 _BATCH = 256
@@ -84,7 +85,7 @@ def _row(problem: Problem, text: str, prefill: str, tokens: int) -> dict[str, ob
         "judging": c.judging,
         "thinking": c.thinking,
         "cascade": REWARDS["cascade"](c),
-        **{name: getattr(c, name) if wrote else np.nan for name in ("logic", "grounding", "consistency")},
+        **{name: getattr(c, name) if wrote else np.nan for name in DIMENSIONS},
         "tokens": tokens,
         "majority_guess": int(problem.gold == commonest_answer(problem.family)),
     }
@@ -145,6 +146,28 @@ def with_relative_tokens(rows: pd.DataFrame, never: pd.DataFrame) -> pd.DataFram
     """
     base = never.groupby("family")["tokens"].mean()
     return rows.assign(relative_tokens=rows["tokens"] / rows["family"].map(base))
+
+
+def evaluate_relative(
+    policy: Policy,
+    processor: MicroProcessor,
+    problems: Sequence[Problem],
+    temperature: float = 1.0,
+    seed: int = 0,
+    max_new_tokens: int = 64,
+    bar: str | None = "evaluating",
+    never_think: bool = False,
+) -> pd.DataFrame:
+    """`evaluate` with `relative_tokens`; `never_think` gives the rows of the forced direct answers."""
+    options = (temperature, seed, max_new_tokens, bar)
+    never = evaluate(policy, processor, problems, NEVER_THINK, *options)
+    rows = never if never_think else evaluate(policy, processor, problems, "", *options)
+    return with_relative_tokens(rows, never)
+
+
+def as_records(summary: pd.DataFrame) -> list[dict[str, object]]:
+    """The summary for a JSON file, a row a group; null where there is no value."""
+    return json.loads(summary.to_json(orient="records"))
 
 
 def as_text(summary: pd.DataFrame) -> str:

@@ -12,12 +12,11 @@ from sailrl_lite import figures
 from sailrl_lite.config import RLConfig, checkpoint_of
 from sailrl_lite.files import write_text
 from sailrl_lite.study.evaluation import (
-    NEVER_THINK,
+    as_records,
     as_text,
-    evaluate,
+    evaluate_relative,
     summarize,
     unseen_problems,
-    with_relative_tokens,
 )
 from sailrl_lite.training.models import load_checkpoint
 from sailrl_lite.training.rl import train_rl
@@ -45,7 +44,7 @@ def run_preview(config: RLConfig, out: Path, resume: bool = False, bar: bool = T
 
     summaries = {"sft": summarize(before), "rl": summarize(after)}
     kinds = {stage: summarize(rows, ("kind",)) for stage, rows in (("sft", before), ("rl", after))}
-    whole = {stage: json.loads(table.to_json(orient="records")) for stage, table in summaries.items()}
+    whole = {stage: as_records(table) for stage, table in summaries.items()}
     write_text(out / "evaluation.json", json.dumps(whole, indent=1) + "\n")
     metrics = pd.read_csv(out / "metrics.csv")
     figures.save(figures.learning_curves(metrics), out / "learning.png")
@@ -64,9 +63,8 @@ def _measured(checkpoint: Path, problems: list, config: RLConfig, file: Path, ba
         policy, processor = load_checkpoint(checkpoint)
         options = (config.temperature, config.seed, config.max_new_tokens)
         label = f"evaluating {file.stem}" if bar else None
-        rows = evaluate(policy, processor, problems, "", *options, bar=label)
-        never = evaluate(policy, processor, problems, NEVER_THINK, *options, bar=label)
-        write_text(file, with_relative_tokens(rows, never).to_csv(index=False))
+        rows = evaluate_relative(policy, processor, problems, *options, label)
+        write_text(file, rows.to_csv(index=False))
     return pd.read_csv(file)
 
 

@@ -11,8 +11,8 @@ from sailrl_lite.study.evaluation import MEASURES, evaluate, unseen_problems
 from sailrl_lite.training.models import load_checkpoint
 from sailrl_lite.training.rl import train_rl
 from sailrl_lite.training.runs import claim_folder
+from sailrl_lite.world.verifier import DIMENSIONS
 
-TRACE_SCORES = ("logic", "grounding", "consistency")
 _FEWEST_TRACES = 20
 COLUMNS = ("seed", "stage", "kind", "family", "n", *MEASURES)
 
@@ -87,7 +87,7 @@ def by_seed(frame: pd.DataFrame) -> pd.DataFrame:
             for seed, part in frame[(frame["kind"] == kind) & (frame["stage"] == stage)].groupby("seed"):
                 traces = part["n"] * part["trigger_rate"]
                 row = {"kind": kind, "stage": stage, "seed": seed} | part[list(MEASURES)].mean().to_dict()
-                for score in TRACE_SCORES:
+                for score in DIMENSIONS:
                     known = traces.sum() >= _FEWEST_TRACES
                     row[score] = (part[score] * traces).sum() / traces.sum() if known else float("nan")
                 rows.append(row)

@@ -10,7 +10,7 @@ import functools
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,12 +18,12 @@ from transformers import PreTrainedModel
 from trl.data_utils import prepare_multimodal_messages
 from trl.trainer.utils import add_fused_lm_head, pad
 
+from sailrl_lite.config import Clip, FilterOn, Overlong
 from sailrl_lite.files import write_text
 from sailrl_lite.training import rollout
 from sailrl_lite.training.callbacks import StopBetweenBatches
 from sailrl_lite.training.resume import ResumableGRPOTrainer
 
-Clip = Literal["asymmetric", "adaptive"]
 CLIP_LOW, CLIP_HIGH = 0.20, 0.28  # the paper's range
 _SMALLEST = 1e-6  # difference of rewards that is no rounding
 _CLIP_FILE = "clip.json"
@@ -46,9 +46,9 @@ class Dapo:
 
     clip: Clip = "asymmetric"
     clip_target: float = 0.02
-    filter_on: Literal["total", "content"] = "total"
+    filter_on: FilterOn = "total"
     refills: int = 1
-    overlong: Literal["mask", "keep"] = "mask"
+    overlong: Overlong = "mask"
     kl_rows: int = 32
     max_unscored: float = 0.5
 
@@ -156,9 +156,6 @@ class DapoTrainer(ResumableGRPOTrainer):
         repeated = [example for example in examples for _ in range(n)]
         completions = [[{"role": "assistant", "content": text}] for text in texts]
         rewards, columns = self._score(repeated, completions, ids)
-        if draw == 0:
-            self._describe(columns, rewards, prompt_ids, fields, ids, logps)
-
         table = rewards.view(-1, n)
         advantages = group_advantages(table, self.scale_rewards == "group")
         content = torch.tensor([x if x is not None else torch.nan for x in columns.get("content", [])])
@@ -167,7 +164,7 @@ class DapoTrainer(ResumableGRPOTrainer):
         trained = table.isfinite().cpu() & (ended if self.dapo.overlong == "mask" else torch.ones_like(ended))
         grids = fields["image_grid_thw"]
         pixels = fields["pixel_values"].split(grids.prod(1).tolist())
-        return [
+        groups = [
             Group(
                 prompt_ids[k],
                 {"pixel_values": pixels[k], "image_grid_thw": grids[k : k + 1]},
@@ -179,6 +176,9 @@ class DapoTrainer(ResumableGRPOTrainer):
             )
             for k in range(len(examples))
         ]
+        if draw == 0:
+            self._describe(columns, rewards, groups)
+        return groups
 
     def _rollouts(
         self, prompt_ids: list[list[int]], images: list[Any], fields: dict[str, Any], draw: int
@@ -295,43 +295,33 @@ class DapoTrainer(ResumableGRPOTrainer):
 
     # ---- what is measured
 
-    def _describe(
-        self, columns: dict[str, list[Any]], rewards: torch.Tensor, prompt_ids: list[list[int]],
-        fields: dict[str, Any], ids: list[list[int]], logps: list[list[float]] | None,
-    ) -> None:  # fmt: skip
+    def _describe(self, columns: dict[str, list[Any]], rewards: torch.Tensor, groups: list[Group]) -> None:
         """Metrics of the first draw: the mean of every numeric column, lengths, verdicts, KL."""
         for name, values in columns.items():
             known = [float(x) for x in values if isinstance(x, int | float)]
             if known or all(x is None for x in values):
                 self._log_mean(name, known)
         self._log_mean("reward", rewards[rewards.isfinite()].tolist())
+        ids = [row for group in groups for row in group.ids]
         self._log_mean("tokens", [float(len(row)) for row in ids])
         self._log_mean("truncated", [float(row[-1] not in self.eos_token_ids) for row in ids])
         self._log_mean("unscored", rewards.isnan().float().tolist())
-        read = self.num_generations * sum(map(len, prompt_ids))
+        read = sum(len(group.prompt_ids) * len(group.ids) for group in groups)
         self.state.num_input_tokens_seen += read + sum(map(len, ids))
         if self._stop and rewards.isnan().float().mean() > self.dapo.max_unscored:
             self._stop.why = f"{int(rewards.isnan().sum())} of {len(rewards)} rollouts have no verdict"
         if self.reference and self.dapo.kl_rows:
-            self._log("kl", self._kl(prompt_ids, fields, ids, logps))
+            self._log("kl", self._kl(groups))
 
-    def _kl(
-        self, prompt_ids: list[list[int]], fields: dict[str, Any], ids: list[list[int]],
-        logps: list[list[float]] | None,
-    ) -> float:  # fmt: skip
+    def _kl(self, groups: list[Group]) -> float:
         """KL divergence of the policy from the SFT policy a token, by the estimator exp(-d) + d - 1 with
         d = log p - log p_sft on the policy's own tokens (never negative; Schulman, "Approximating KL")."""
-        rows = range(0, len(ids), max(1, len(ids) // self.dapo.kl_rows))
-        grids, sizes = fields["image_grid_thw"], fields["image_grid_thw"].prod(1).tolist()
-        pixels, n = fields["pixel_values"].split(sizes), self.num_generations
-        pictures = [
-            {"pixel_values": pixels[r // n], "image_grid_thw": grids[r // n : r // n + 1]} for r in rows
-        ]
-        batch = self._tensors(
-            [(prompt_ids[r // n], picture, ids[r]) for r, picture in zip(rows, pictures, strict=True)]
-        )
+        rows = [(g, k) for g in groups for k in range(len(g.ids))]
+        rows = rows[:: max(1, len(rows) // self.dapo.kl_rows)]
+        batch = self._tensors([(g.prompt_ids, g.picture, g.ids[k]) for g, k in rows])
+        logps = [g.logps[k] for g, k in rows if g.logps]
         with torch.no_grad():
-            own = self._padded([logps[r] for r in rows]) if logps else self._logps(self.model, batch)
+            own = self._padded(logps) if logps else self._logps(self.model, batch)
             difference = own - self._logps(self.reference, batch)
         mask = batch["completion_mask"]
         return float((((-difference).exp() + difference - 1) * mask).sum() / mask.sum())

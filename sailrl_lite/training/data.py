@@ -15,16 +15,16 @@ from sailrl_lite.world.problems import FAMILIES, Problem, make_problem
 from sailrl_lite.world.teacher import Noise, describe, teach
 
 
-def problem_at(index: int, families: Sequence[str], split: str, shortcut: float = 0.0) -> Problem:
-    """Problem number `index` of a stream that goes through the families in turn."""
-    return make_problem(families[index % len(families)], index // len(families), split, shortcut)
+def problem_at(index: int, families: Sequence[str], shortcut: float = 0.0) -> Problem:
+    """Training problem number `index` of a stream that goes through the families in turn."""
+    return make_problem(families[index % len(families)], index // len(families), "train", shortcut)
 
 
 def sft_dataset(rows: int, noise: Noise, captions: int = 0, shortcut: float = 0.0) -> Dataset:
     """`rows` fresh lessons with TRL's columns `prompt`, `completion`, `image`; the first are `captions`."""
 
     def lesson(index: int) -> dict[str, Any]:
-        problem = problem_at(index, tuple(FAMILIES), "train", shortcut)
+        problem = problem_at(index, tuple(FAMILIES), shortcut)
         if index < captions:
             question, response = CAPTION, describe(problem)
         else:
@@ -40,7 +40,7 @@ def rl_dataset(rows: int, families: Sequence[str] = tuple(FAMILIES), shortcut: f
 
     @functools.lru_cache(maxsize=4096)  # TRL reads each row once a rollout and once an update
     def example(index: int) -> dict[str, Any]:
-        problem = problem_at(index, families, "train", shortcut)
+        problem = problem_at(index, families, shortcut)
         return {"prompt": prompt_of(problem.question), "image": problem.image, "problem": problem}
 
     return _numbered(rows, example)

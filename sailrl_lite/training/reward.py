@@ -6,7 +6,7 @@ from typing import Any
 from sailrl_lite.response import Response, parse_response
 from sailrl_lite.rewards import Components, get_reward, measure
 from sailrl_lite.world.problems import Problem
-from sailrl_lite.world.verifier import verify
+from sailrl_lite.world.verifier import DIMENSIONS, verify
 
 
 def grade(
@@ -55,7 +55,7 @@ def _columns(problems: list[Problem], graded: list[Components]) -> dict[str, lis
     columns: dict[str, list[float | None]] = {
         name: [getattr(c, name) for c in graded] for name in ("format", "answer", "judging", "thinking")
     }
-    for name in ("logic", "grounding", "consistency"):
+    for name in DIMENSIONS:
         columns[name] = [getattr(c, name) if t else None for c, t in zip(graded, thinks, strict=True)]
     columns["trigger_rate"] = list(thinks)
     columns["trigger_direct"] = [

@@ -1,5 +1,6 @@
 """Reinforcement learning on the micro-world: from a run configuration to a trained policy in a run folder."""
 
+import copy
 from collections.abc import Callable
 from pathlib import Path
 
@@ -43,9 +44,7 @@ def train_rl(
         Interrupted: after Ctrl-C, or when too many rollouts have no verdict.
     """
     config.check()
-    checkpoint = checkpoint_of(config)
-    policy, processor = load_checkpoint(checkpoint)
-    reference, _ = load_checkpoint(checkpoint)
+    policy, processor = load_checkpoint(checkpoint_of(config))
     claim_folder(config, out, resume)
     families = config.families or tuple(FAMILIES)
     rows = -(-config.steps // config.epochs) * config.prompts
@@ -58,8 +57,8 @@ def train_rl(
         train_dataset=rl_dataset(rows, families, config.shortcut),
         processing_class=processor,
         callbacks=[watch, stop],
-        dapo=Dapo(config.clip, filter_on=config.filter_on, refills=config.refills, overlong=config.overlong),  # type: ignore[arg-type]
-        reference=reference,
+        dapo=Dapo(config.clip, filter_on=config.filter_on, refills=config.refills, overlong=config.overlong),
+        reference=copy.deepcopy(policy),
         stop=stop,
     )
     trainer.remove_callback(PrinterCallback)  # the bar and metrics.csv say it better

@@ -47,13 +47,13 @@ def claim_folder(config: RLConfig | SFTConfig, out: Path, resume: bool) -> None:
 
 @contextmanager
 def working_in(out: Path) -> Iterator[None]:
-    """Keep other processes out of a run folder. A call inside another one of the same process is let in.
+    """Keep other processes out of a run folder.
 
     Raises:
         SailRLError: another process is at work there.
     """
     try:
-        with FileLock(out / ".lock", timeout=0, is_singleton=True):
+        with FileLock(out / ".lock", timeout=0):
             yield
     except Timeout:
         raise SailRLError(
