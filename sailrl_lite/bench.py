@@ -19,13 +19,14 @@ from transformers.trainer_callback import PrinterCallback, TrainerCallback
 from trl import GRPOTrainer
 
 from sailrl_lite.config import SHIPPED, RLConfig
+from sailrl_lite.judges.exact import ExactJudge
 from sailrl_lite.response import parse_response
+from sailrl_lite.rewards import for_trl
 from sailrl_lite.study.evaluation import unseen_problems
 from sailrl_lite.training import rollout
 from sailrl_lite.training.dapo import CLIP_HIGH, Dapo, DapoTrainer
 from sailrl_lite.training.data import rl_dataset
 from sailrl_lite.training.models import Policy, load_checkpoint
-from sailrl_lite.training.reward import reward_function
 from sailrl_lite.training.rl import grpo_config
 from sailrl_lite.world.problems import FAMILIES
 from sailrl_lite.world.verifier import verify
@@ -79,13 +80,12 @@ def run(kind: str, config: RLConfig, folder: Path) -> dict[str, Any]:
     steps, clock = _Steps(config.updates), Clock()
     common: dict[str, Any] = dict(
         model=policy,
-        reward_funcs=clock.wrap("reward", reward_function(config.reward)),
+        reward_funcs=for_trl(config.reward, ExactJudge()),
         args=args,
         train_dataset=rl_dataset(config.steps * config.prompts),
         processing_class=processor,
         callbacks=[steps],
     )
-    common["reward_funcs"].__name__ = config.reward
     if kind == "ours":
         trainer: GRPOTrainer = DapoTrainer(
             **common, dapo=Dapo(refills=0), reference=load_checkpoint(SHIPPED)[0]
@@ -104,6 +104,7 @@ def run(kind: str, config: RLConfig, folder: Path) -> dict[str, Any]:
         return (inside if not torch.is_grad_enabled() else logps)(*a, **k)
 
     trainer._get_per_token_logps_and_entropies = either
+    trainer._calculate_rewards = clock.wrap("reward", trainer._calculate_rewards)
     trainer._prepare_inputs = clock.wrap("rest", trainer._prepare_inputs)
     trainer.training_step = clock.wrap("forward and backward", trainer.training_step)
     trainer.train()

@@ -1,5 +1,6 @@
 """DAPO: advantages with verdicts missing, dynamic sampling, what the loss counts, clipping, resuming."""
 
+import asyncio
 import json
 import os
 import signal
@@ -17,12 +18,13 @@ from trl import GRPOConfig
 
 from sailrl_lite.config import RLConfig
 from sailrl_lite.errors import SailRLError
+from sailrl_lite.judges.exact import ExactJudge
 from sailrl_lite.response import render_response
+from sailrl_lite.rewards import for_trl
 from sailrl_lite.training.callbacks import StopBetweenBatches
 from sailrl_lite.training.dapo import CLIP_HIGH, CLIP_LOW, Dapo, DapoTrainer, group_advantages, has_spread
 from sailrl_lite.training.data import rl_dataset
 from sailrl_lite.training.models import build_policy, build_processor, load_checkpoint
-from sailrl_lite.training.reward import reward_function
 from sailrl_lite.training.rl import train_rl
 from sailrl_lite.training.runs import Interrupted, claim_folder, last_checkpoint
 from sailrl_lite.world.problems import make_problem
@@ -266,7 +268,9 @@ def trained_on(name, alpha=None):
     trace = "\n".join([*lines[:3], "star=red", *lines[3:]])
     logged = {}
     text = render_response(trace, problem.gold)
-    total = reward_function(name, alpha)([text], [problem], log_extra=logged.__setitem__)
+    function = for_trl(name, ExactJudge(), alpha)
+    columns = {"gold": [problem.gold], "needs_thinking": [problem.needs_thinking], "problem": [problem]}
+    total = asyncio.run(function([text], log_extra=logged.__setitem__, **columns))
     return total[0], logged["content"][0], logged["grounding"][0]
 
 

@@ -10,12 +10,16 @@ to math-verify, in a worker process with a deadline (`mathematics`), so a compar
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterable
+
 from sailrl_lite.answers.compare import same
 from sailrl_lite.answers.mathematics import DEADLINE, UNREADABLE, Budget
 from sailrl_lite.answers.reading import read
 from sailrl_lite.answers.spelling import Unusable
+from sailrl_lite.errors import SailRLError
 
-__all__ = ["equivalent", "check_gold"]
+__all__ = ["equivalent", "check_gold", "check_golds"]
 
 
 def equivalent(gold: str, predicted: str | None, *, deadline: float = DEADLINE) -> bool:
@@ -49,3 +53,22 @@ def check_gold(gold: str) -> None:
     mathematics = answer.kind == "math" and any(mark.isdigit() or mark == "\\" for mark in answer.text)
     if mathematics and Budget().ask(answer.value, answer.value) == UNREADABLE:
         raise ValueError(f"unusable gold answer {shown}: math-verify cannot read it")
+
+
+def check_golds(golds: Iterable[str]) -> None:
+    """Check a whole column of gold answers on loading it; `SailRLError` names the first row that is unusable.
+
+    >>> check_golds(["47", "red", ""])
+    Traceback (most recent call last):
+    sailrl_lite.errors.SailRLError: row 2: unusable gold answer '': empty
+    """
+    for row, gold in enumerate(golds):
+        try:
+            _check_gold_once(gold)
+        except ValueError as error:
+            raise SailRLError(f"row {row}: {error}") from None
+
+
+@functools.lru_cache(maxsize=65536)  # the rollouts of a problem, and its epochs, share one gold
+def _check_gold_once(gold: str) -> None:
+    check_gold(gold)

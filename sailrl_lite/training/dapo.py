@@ -225,6 +225,9 @@ class DapoTrainer(ResumableGRPOTrainer):
     def _log_completion_extra(self, column: str, values: list[Any]) -> None:
         self._columns[column] = values
 
+    def _log_metric(self, name: str, value: float) -> None:
+        """Keep none: the metrics are means of the columns, over the first draw alone."""
+
     def _more_examples(self, count: int, draw: int) -> list[dict[str, Any]]:
         """Other prompts for a refill."""
         generator = torch.Generator().manual_seed(self._seed(draw) + 1)

@@ -36,12 +36,18 @@ def sft_dataset(rows: int, noise: Noise, captions: int = 0, shortcut: float = 0.
 
 
 def rl_dataset(rows: int, families: Sequence[str] = tuple(FAMILIES), shortcut: float = 0.0) -> Dataset:
-    """`rows` problems with TRL's columns `prompt` and `image`, and the `problem` for the reward function."""
+    """`rows` problems: `prompt` and `image` for TRL; `gold`, `needs_thinking`, `problem` for the reward."""
 
     @functools.lru_cache(maxsize=4096)  # TRL reads each row once a rollout and once an update
     def example(index: int) -> dict[str, Any]:
         problem = problem_at(index, families, shortcut)
-        return {"prompt": prompt_of(problem.question), "image": problem.image, "problem": problem}
+        return {
+            "prompt": prompt_of(problem.question),
+            "image": problem.image,
+            "gold": problem.gold,
+            "needs_thinking": problem.needs_thinking,
+            "problem": problem,
+        }
 
     return _numbered(rows, example)
 

@@ -10,11 +10,12 @@ from transformers.trainer_callback import PrinterCallback
 from trl import GRPOConfig
 
 from sailrl_lite.config import RLConfig, checkpoint_of
+from sailrl_lite.judges.exact import ExactJudge
+from sailrl_lite.rewards import for_trl
 from sailrl_lite.training.callbacks import StopBetweenBatches, Watch, stop_on_interrupt
 from sailrl_lite.training.dapo import Dapo, DapoTrainer
 from sailrl_lite.training.data import rl_dataset
 from sailrl_lite.training.models import load_checkpoint, save_checkpoint
-from sailrl_lite.training.reward import reward_function
 from sailrl_lite.training.runs import Interrupted, check_finite, claim_folder, last_checkpoint, working_in
 from sailrl_lite.world.problems import FAMILIES
 
@@ -52,7 +53,7 @@ def train_rl(
     stop = StopBetweenBatches(config.updates)
     trainer = DapoTrainer(
         model=policy,
-        reward_funcs=reward_function(config.reward, config.alpha),
+        reward_funcs=for_trl(config.reward, ExactJudge(), config.alpha),
         args=grpo_config(config, out),
         train_dataset=rl_dataset(rows, families, config.shortcut),
         processing_class=processor,

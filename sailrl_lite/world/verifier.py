@@ -10,17 +10,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from sailrl_lite.answers import equivalent
-from sailrl_lite.rewards import Scores
+from sailrl_lite.judges.protocol import DIMENSIONS, Dimension, Scores
 from sailrl_lite.world.traces import Claim, Statement, Step, calculate, read_trace
 
 if TYPE_CHECKING:
     from sailrl_lite.world.problems import Problem, Quantity
-
-Dimension = Literal["logic", "grounding", "consistency"]
-DIMENSIONS: tuple[Dimension, ...] = ("logic", "grounding", "consistency")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""Judges of reasoning: exact, LLM, noisy and learned, behind one small protocol."""

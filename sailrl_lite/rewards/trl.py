@@ -1,0 +1,155 @@
+"""Our rewards as TRL's GRPOTrainer takes them: one asynchronous function that judges, combines and logs.
+
+It is ONE function, since TRL adds up the rewards of several and a cascade is a product.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from sailrl_lite.answers import check_golds
+from sailrl_lite.errors import SailRLError
+from sailrl_lite.judges.protocol import DIMENSIONS, Case, Judge, NoVerdict, Verdict
+from sailrl_lite.response import Response, parse_response
+from sailrl_lite.rewards.combinations import Reward, get_reward, with_alpha
+from sailrl_lite.rewards.components import Components, measure
+
+TrlReward = Callable[..., Awaitable[list[float | None]]]
+
+
+def for_trl(reward: str | Reward, judge: Judge, alpha: float | None = None) -> TrlReward:
+    """The reward function for TRL's `reward_funcs`: `for_trl("cascade", judge)`.
+
+    The dataset needs the columns `gold` (the right answer) and `needs_thinking` (the complexity label), and
+    for a judge that looks at pictures `image` or `images`. Optional: `question` (else the last user message
+    of the prompt), and `problem`, the micro-world's truth. Give GRPOConfig `remove_unused_columns=False`.
+
+    It returns the total of each completion in [0, 1]; None, which TRL leaves out of the baseline, where a
+    written trace has no verdict and the total needs one. Logged as columns (`log_extra`) and as metrics
+    (`log_metric`, their means): the rewards, `content` (the total without the format term), `unscored` (1 for
+    None), `trigger_rate` (1 where the think block is not blank), and the same on the problems labelled "no
+    thinking needed" (`trigger_direct`) and "thinking needed" (`trigger_think`). The column `no_verdict` has
+    the causes.
+
+    Args:
+        reward: a name of `REWARDS`, or a reward of your own.
+        judge: scores the written traces. One that is paid is sent only those whose total needs it.
+        alpha: the weight of the content, where not the reward's own.
+
+    Raises:
+        SailRLError: from the call: a column is missing, a gold answer cannot be used, or the judge cannot
+            work at all.
+    """
+    total = get_reward(reward, alpha) if isinstance(reward, str) else with_alpha(reward, alpha)
+    content = with_alpha(total, 1.0)
+
+    async def function(
+        completions: Sequence[Any],
+        prompts: Sequence[Any] = (),
+        trainer_state: Any = None,
+        log_extra: Any = None,
+        log_metric: Any = None,
+        **columns: Any,
+    ) -> list[float | None]:
+        golds, labels = _column(columns, "gold"), _column(columns, "needs_thinking")
+        check_golds(golds)
+        prompts = prompts or [""] * len(completions)
+        responses = [
+            parse_response(_text(completion), _prefill(prompt))
+            for completion, prompt in zip(completions, prompts, strict=True)
+        ]
+        verdicts = await _judge(judge, total, responses, prompts, columns)
+        graded = [
+            measure(response, gold, needs, verdict.scores if isinstance(verdict, Verdict) else None)
+            for response, gold, needs, verdict in zip(responses, golds, labels, verdicts, strict=True)
+        ]
+        progress = trainer_state.global_step / trainer_state.max_steps if trainer_state else 1.0
+        rewards = [total(c, progress) for c in graded]
+        logged = _logged(graded, labels)
+        logged["content"] = [content(c, progress) for c in graded]
+        logged["unscored"] = [int(value is None) for value in rewards]
+        if log_extra:
+            for name, values in logged.items():
+                log_extra(name, values)
+            log_extra("no_verdict", [v.cause if isinstance(v, NoVerdict) else "" for v in verdicts])
+        if log_metric:
+            for name, values in logged.items():
+                if known := [value for value in values if value is not None]:
+                    log_metric(name, sum(known) / len(known))
+        return rewards
+
+    function.__name__ = total.name
+    return function
+
+
+async def _judge(
+    judge: Judge,
+    reward: Reward,
+    responses: Sequence[Response],
+    prompts: Sequence[Any],
+    columns: dict[str, Any],
+) -> list[Verdict | NoVerdict | None]:
+    """What the judge says of the written traces; None for a response that it was not shown."""
+    shown = [
+        row
+        for row, response in enumerate(responses)
+        if response.think and (not judge.paid or (reward.needs_scores and response.well_formed))
+    ]
+    verdicts: list[Verdict | NoVerdict | None] = [None] * len(responses)
+    if shown:
+        cases = [_case(responses[row], prompts[row], columns, row) for row in shown]
+        for row, verdict in zip(shown, await judge.judge(cases, reward.continuous), strict=True):
+            verdicts[row] = verdict
+    return verdicts
+
+
+def _case(response: Response, prompt: Any, columns: dict[str, Any], row: int) -> Case:
+    picture = columns["image"][row] if "image" in columns else columns.get("images", {row: None})[row]
+    if isinstance(picture, list | tuple):
+        picture = picture[0] if picture else None
+    question = columns["question"][row] if "question" in columns else _question(prompt)
+    problem = columns["problem"][row] if "problem" in columns else None
+    return Case(question, response.think or "", response.answer, picture, problem)
+
+
+def _column(columns: dict[str, Any], name: str) -> Sequence[Any]:
+    if name not in columns:
+        raise SailRLError(
+            f"the dataset has no column {name!r}, which the reward needs; add it, and give GRPOConfig "
+            "remove_unused_columns=False"
+        )
+    return columns[name]
+
+
+def _text(message: Any) -> str:
+    """The text of a completion or of the last message of a conversation."""
+    if isinstance(message, str):
+        return message
+    content = message[-1]["content"] or ""
+    if isinstance(content, str):
+        return content
+    return "".join(part["text"] for part in content if part.get("type") == "text")
+
+
+def _prefill(prompt: Any) -> str:
+    """What the prompt puts into the model's mouth: the last message, where the assistant's."""
+    ends_open = not isinstance(prompt, str) and prompt and prompt[-1]["role"] == "assistant"
+    return _text(prompt) if ends_open else ""
+
+
+def _question(prompt: Any) -> str:
+    if isinstance(prompt, str):
+        return prompt
+    return next((_text([m]) for m in reversed(prompt) if m["role"] == "user"), "")
+
+
+def _logged(graded: list[Components], labels: Sequence[bool]) -> dict[str, list[float | None]]:
+    thinks = [int(c.trace == "written") for c in graded]
+    logged: dict[str, list[float | None]] = {
+        name: [getattr(c, name) for c in graded] for name in ("format", "answer", "judging", "thinking")
+    }
+    for name in DIMENSIONS:
+        logged[name] = [getattr(c, name) if t else None for c, t in zip(graded, thinks, strict=True)]
+    logged["trigger_rate"] = list(thinks)
+    logged["trigger_direct"] = [None if needs else t for needs, t in zip(labels, thinks, strict=True)]
+    logged["trigger_think"] = [t if needs else None for needs, t in zip(labels, thinks, strict=True)]
+    return logged
