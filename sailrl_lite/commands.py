@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from sailrl_lite.config import SHIPPED, RLConfig, SFTConfig, check_rung, check_seed
 from sailrl_lite.errors import SailRLError
+from sailrl_lite.judges.specs import JUDGES
 from sailrl_lite.rewards import REWARDS
 
 Subparsers = Any  # argparse's own name for it is private
@@ -63,6 +64,7 @@ def _add_quiet(parser: argparse.ArgumentParser) -> None:
 def _add_rl_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--checkpoint", help="folder of the SFT policy (default: the shipped one)")
     parser.add_argument("--reward", help=f"one of {', '.join(REWARDS)} (default: {RLConfig().reward})")
+    parser.add_argument("--judge", help=f"{JUDGES} (default: {RLConfig().judge})")
 
 
 def _add_policy_options(parser: argparse.ArgumentParser) -> None:
@@ -107,7 +109,7 @@ def add_preview(subparsers: Subparsers) -> None:
 def run_preview(args: argparse.Namespace) -> int:
     from sailrl_lite.study import preview
 
-    config = _configured(args, RLConfig(), "seed", "steps", "checkpoint", "reward")
+    config = _configured(args, RLConfig(), "seed", "steps", "checkpoint", "reward", "judge")
     report = preview.run_preview(config, args.out, args.resume, not args.quiet)
     print(report.read_text(encoding="utf-8"))
     print(f"report: {report}")
@@ -152,7 +154,7 @@ def add_rl(subparsers: Subparsers) -> None:
 def run_rl(args: argparse.Namespace) -> int:
     from sailrl_lite.training.rl import train_rl
 
-    config = _configured(args, RLConfig(), "seed", "steps", "checkpoint", "reward")
+    config = _configured(args, RLConfig(), "seed", "steps", "checkpoint", "reward", "judge")
     print(f"policy: {train_rl(config, args.out, args.resume, not args.quiet)}")
     return 0
 

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, get_args
 
 from sailrl_lite.errors import SailRLError
+from sailrl_lite.judges.specs import essence, read_spec
 from sailrl_lite.rewards import get_reward
 from sailrl_lite.world.problems import get_family
 from sailrl_lite.world.teacher import Noise
 
-# The shipped SFT policy of this clone, wherever the command is called from.
-SHIPPED = Path(__file__).resolve().parent.parent / "data" / "micro-sft"
+# The shipped SFT policy and learned judge of this clone, wherever the command is called from.
+_DATA = Path(__file__).resolve().parent.parent / "data"
+SHIPPED, SHIPPED_JUDGE = _DATA / "micro-sft", _DATA / "micro-judge"
 Clip = Literal["asymmetric", "adaptive"]
 FilterOn = Literal["total", "content"]
 Overlong = Literal["mask", "keep"]
@@ -43,6 +45,11 @@ class _Config:
         for name, known in self.choices.items():
             if getattr(self, name) not in known:
                 raise SailRLError(f"{name} cannot be {getattr(self, name)!r}; use one of {', '.join(known)}")
+
+    def fixed(self) -> dict[str, Any]:
+        """The settings that a resumed run must share with what it goes on with: all but a judge's limits."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+        return values | ({"judge": essence(values["judge"])} if "judge" in values else {})
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=2) + "\n"  # type: ignore[call-overload]
@@ -146,6 +153,24 @@ class SFTConfig(_Config):
 
 
 @dataclass(frozen=True)
+class JudgeConfig(_Config):
+    """Supervised fine-tuning of the learned judge, from a policy that can see and calculate.
+
+    Attributes:
+        checkpoint: folder of the policy to start from; "" is the shipped one.
+        steps, batch: updates, and fresh labelled responses in each.
+    """
+
+    seed: int = 0
+    checkpoint: str = ""
+    steps: int = 1500
+    batch: int = 64
+    learning_rate: float = 1e-3
+
+    ranges: ClassVar = {"seed": _SEEDS, "steps": _COUNT, "batch": _COUNT, "learning_rate": _RATE}
+
+
+@dataclass(frozen=True)
 class RLConfig(_Config):
     """Reinforcement learning with DAPO (paper section 3.4.5, appendix A.2), sized for two CPU cores.
 
@@ -154,6 +179,7 @@ class RLConfig(_Config):
         checkpoint: folder of the SFT policy; "" is the shipped one.
         epochs: how often a run sees each problem (the paper: 3).
         reward: a name of `sailrl_lite.rewards`.
+        judge: of the traces, as text (`sailrl_lite.judges.specs`).
         alpha: the weight of the content, where not the reward's own.
         clip, filter_on, refills, overlong: see `sailrl_lite.training.dapo.Dapo`.
         scale: "none" is reward minus group mean; "group" also divides by the group's deviation.
@@ -172,6 +198,7 @@ class RLConfig(_Config):
     temperature: float = 1.0
     max_new_tokens: int = 64
     reward: str = "cascade"
+    judge: str = "exact"
     alpha: float | None = None
     clip: Clip = "asymmetric"
     filter_on: FilterOn = "total"
@@ -207,12 +234,13 @@ class RLConfig(_Config):
     def check(self) -> None:
         super().check()
         get_reward(self.reward, self.alpha)
+        read_spec(self.judge)
         for family in self.families:
             get_family(family)
         if self.prompts * self.rollouts % self.updates:
             raise SailRLError("prompts x rollouts must be a multiple of updates: all updates are of one size")
 
 
-def checkpoint_of(config: RLConfig) -> Path:
+def checkpoint_of(config: RLConfig | JudgeConfig) -> Path:
     """The folder of the policy that a run starts from."""
     return Path(config.checkpoint) if config.checkpoint else SHIPPED

@@ -12,6 +12,7 @@ A judge scores the trace of one response on three dimensions (paper section 3.2)
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 if TYPE_CHECKING:
@@ -125,3 +126,10 @@ class Judge(ABC):
     def usage(self) -> dict[str, float]:
         """What the judge has used so far: calls, tokens, cost, seconds; empty for one that is free."""
         return {}
+
+    def status(self) -> str:
+        """The same in a few words, for a progress bar; "" for one that is free."""
+        return ""
+
+    def keep(self, folder: Path) -> None:  # noqa: B027 (a free judge has nothing to keep)
+        """Keep what is used in judge.json of a run's folder from now on, and go on from what it holds."""

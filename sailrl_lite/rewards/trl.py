@@ -81,6 +81,11 @@ def for_trl(reward: str | Reward, judge: Judge, alpha: float | None = None) -> T
     return function
 
 
+def is_shown(response: Response, reward: Reward, judge: Judge) -> bool:
+    """Whether a response goes to the judge: a written trace; if it is paid, one whose total depends on it."""
+    return bool(response.think) and (not judge.paid or (reward.needs_scores and response.well_formed))
+
+
 async def _judge(
     judge: Judge,
     reward: Reward,
@@ -89,11 +94,7 @@ async def _judge(
     columns: dict[str, Any],
 ) -> list[Verdict | NoVerdict | None]:
     """What the judge says of the written traces; None for a response that it was not shown."""
-    shown = [
-        row
-        for row, response in enumerate(responses)
-        if response.think and (not judge.paid or (reward.needs_scores and response.well_formed))
-    ]
+    shown = [row for row, response in enumerate(responses) if is_shown(response, reward, judge)]
     verdicts: list[Verdict | NoVerdict | None] = [None] * len(responses)
     if shown:
         cases = [_case(responses[row], prompts[row], columns, row) for row in shown]

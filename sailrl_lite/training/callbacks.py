@@ -12,6 +12,7 @@ from tqdm.auto import tqdm
 from transformers import TrainerCallback
 
 from sailrl_lite.files import write_text
+from sailrl_lite.judges.protocol import Judge
 
 _TIMES = ("runtime", "per_second", "time", "flos", "profiling")  # not a function of the seed
 
@@ -24,6 +25,7 @@ class Watch(TrainerCallback):
         updates: optimizer updates a generation batch; both file and bar count batches.
         show: (name in the bar, column) pairs.
         bar: whether to draw it.
+        judge: one that is paid is shown in it.
         on_batch: called with the table so far, for a live plot.
     """
 
@@ -34,8 +36,10 @@ class Watch(TrainerCallback):
         show: tuple[tuple[str, str], ...],
         bar: bool = True,
         on_batch: Callable[[pd.DataFrame], None] | None = None,
+        judge: Judge | None = None,
     ) -> None:
         self.folder, self.updates, self.show, self.bar, self.on_batch = folder, updates, show, bar, on_batch
+        self.judge = judge
         self.progress: Any = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -52,9 +56,12 @@ class Watch(TrainerCallback):
         rows = metric_rows(state.log_history, self.updates)
         table = self._write(rows)
         last = rows[-1]
-        self.progress.set_postfix(
-            {name: f"{round(last[key], 2) + 0:.2f}" for name, key in self.show if last.get(key) is not None}
-        )
+        shown = {
+            name: f"{round(last[key], 2) + 0:.2f}" for name, key in self.show if last.get(key) is not None
+        }
+        if self.judge and (status := self.judge.status()):
+            shown["judge"] = status
+        self.progress.set_postfix(shown)
         self.progress.update(last["step"] - self.progress.n)
         if self.on_batch:
             self.on_batch(table)
@@ -82,12 +89,18 @@ def metric_rows(history: list[dict[str, Any]], updates: int) -> list[dict[str, A
 class StopBetweenBatches(TrainerCallback):
     """Ends the run with a checkpoint, at a place from which it can go on exactly.
 
-    Rollouts in use are not part of a checkpoint, so a stop waits for the last update of their batch.
+    Rollouts in use are not part of a checkpoint, so a stop waits for the last update of their batch. A judge
+    that has stopped (its budget is spent) stops the run.
     """
 
-    def __init__(self, updates: int) -> None:
-        self.updates = updates
-        self.why = ""
+    def __init__(self, updates: int, judge: Judge | None = None) -> None:
+        self.updates, self.judge = updates, judge
+        self.asked = ""
+
+    @property
+    def why(self) -> str:
+        """Why the run is to stop; "" while it is not."""
+        return (self.judge.stopped if self.judge else "") or self.asked
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if self.why and state.global_step % self.updates == 0 and state.global_step < state.max_steps:
@@ -103,7 +116,7 @@ def stop_on_interrupt(stop: StopBetweenBatches) -> Iterator[None]:
 
     def ask(signum: int, frame: Any) -> None:
         signal.signal(signal.SIGINT, before)
-        stop.why = "interrupted"
+        stop.asked = "interrupted"
         tqdm.write("Stopping after this step, with a checkpoint; press Ctrl-C again to stop at once.")
 
     before = signal.signal(signal.SIGINT, ask)

@@ -312,7 +312,7 @@ class DapoTrainer(ResumableGRPOTrainer):
         read = sum(len(group.prompt_ids) * len(group.ids) for group in groups)
         self.state.num_input_tokens_seen += read + sum(map(len, ids))
         if self._stop and rewards.isnan().float().mean() > self.dapo.max_unscored:
-            self._stop.why = f"{int(rewards.isnan().sum())} of {len(rewards)} rollouts have no verdict"
+            self._stop.asked = f"{int(rewards.isnan().sum())} of {len(rewards)} rollouts have no verdict"
         if self.reference and self.dapo.kl_rows:
             self._log("kl", self._kl(groups))
 

@@ -10,7 +10,7 @@ from transformers.trainer_callback import PrinterCallback
 from trl import GRPOConfig
 
 from sailrl_lite.config import RLConfig, checkpoint_of
-from sailrl_lite.judges.exact import ExactJudge
+from sailrl_lite.judges.specs import get_judge
 from sailrl_lite.rewards import for_trl
 from sailrl_lite.training.callbacks import StopBetweenBatches, Watch, stop_on_interrupt
 from sailrl_lite.training.dapo import Dapo, DapoTrainer
@@ -34,26 +34,29 @@ def train_rl(
 ) -> Path:
     """Train the policy in `config.checkpoint` and return the folder of the trained one, `out`/policy.
 
-    `out` also gets config.json, metrics.csv (a row a step) and trainer/checkpoint-*.
+    `out` also gets config.json, metrics.csv (a row a step), trainer/checkpoint-*, and judge.json (what the
+    judge has used) where the judge is paid.
 
     Args:
         resume: go on from the last checkpoint in `out`; the configuration must be the same.
         on_batch: called after each step with the metrics of all steps so far, a row each.
 
     Raises:
-        SailRLError: a value out of its range, or an `out` that holds another run.
-        Interrupted: after Ctrl-C, or when too many rollouts have no verdict.
+        SailRLError: a value out of its range, an `out` that holds another run, or a judge that cannot work.
+        Interrupted: after Ctrl-C, when too many rollouts have no verdict, or the judge's budget is spent.
     """
     config.check()
+    judge = get_judge(config.judge)
     policy, processor = load_checkpoint(checkpoint_of(config))
     claim_folder(config, out, resume)
     families = config.families or tuple(FAMILIES)
     rows = -(-config.steps // config.epochs) * config.prompts
-    watch = Watch(out, config.updates, BAR, bar, on_batch)
-    stop = StopBetweenBatches(config.updates)
+    watch = Watch(out, config.updates, BAR, bar, on_batch, judge)
+    stop = StopBetweenBatches(config.updates, judge)
+    judge.keep(out)
     trainer = DapoTrainer(
         model=policy,
-        reward_funcs=for_trl(config.reward, ExactJudge(), config.alpha),
+        reward_funcs=for_trl(config.reward, judge, config.alpha),
         args=grpo_config(config, out),
         train_dataset=rl_dataset(rows, families, config.shortcut),
         processing_class=processor,

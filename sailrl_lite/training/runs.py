@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +38,18 @@ def claim_folder(config: RLConfig | SFTConfig, out: Path, resume: bool) -> None:
     elif not file.is_file():
         raise SailRLError(f"there is no run in {out} to resume; start it without --resume")
     elif file.read_bytes() != text.encode():
-        old, new = type(config).from_json(file.read_text(encoding="utf-8", errors="replace")), config
-        differ = [f.name for f in fields(config) if getattr(old, f.name) != getattr(new, f.name)]
-        what = ", ".join(f"{n} {getattr(old, n)} there, {getattr(new, n)} here" for n in differ)
-        raise SailRLError(f"the run in {out} has other settings ({what}); give the same, or another --out")
+        old = type(config).from_json(file.read_text(encoding="utf-8", errors="replace")).fixed()
+        differ = [
+            f"{name} {old[name]} there, {new} here"
+            for name, new in config.fixed().items()
+            if new != old[name]
+        ]
+        if differ:
+            what = ", ".join(differ)
+            raise SailRLError(
+                f"the run in {out} has other settings ({what}); give the same, or another --out"
+            )
+        write_text(file, text)
 
 
 @contextmanager

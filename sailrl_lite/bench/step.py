@@ -1,11 +1,10 @@
-"""`make bench`: one RL step against stock TRL on equal terms, where its time goes, and how far the floor is.
+"""One RL step against stock TRL on equal terms, where its time goes, and how far the floor is.
 
 Both trainers start from the shipped policy and see the same problems with the same reward, number of
 rollouts, lengths, updates and threads. They take turns, so that a busy machine is unfair to neither. Timings
 are of one run of one machine: read the ratios.
 """
 
-import argparse
 import tempfile
 import time
 from collections import defaultdict
@@ -157,24 +156,18 @@ def verifier_seconds(config: RLConfig) -> float:
     return time.perf_counter() - started
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter
-    )
-    parser.add_argument("--steps", type=int, default=8, help="generation batches a turn")
-    parser.add_argument("--turns", type=int, default=2, help="turns of each trainer")
-    parser.add_argument("--threads", type=int, default=1, help="of torch")
-    args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-    config = RLConfig(steps=args.steps, epochs=1)
+def main(steps: int = 8, turns: int = 2, threads: int = 1) -> None:
+    """Both trainers in turns, `steps` generation batches a turn, on so many threads of torch."""
+    torch.set_num_threads(threads)
+    config = RLConfig(steps=steps, epochs=1)
     results: dict[str, list[dict[str, Any]]] = {"ours": [], "stock": []}
     with tempfile.TemporaryDirectory() as folder:
-        for turn in range(args.turns):
+        for turn in range(turns):
             for kind in results:
                 results[kind].append(run(kind, config, Path(folder) / f"{kind}-{turn}"))
 
     size = f"{config.prompts} prompts x {config.rollouts} rollouts, {config.updates} updates"
-    print(f"\n{size}, {args.threads} thread(s); seconds a step, the first of each turn left out\n")
+    print(f"\n{size}, {threads} thread(s); seconds a step, the first of each turn left out\n")
     print(f"{'':24}{'ours':>10}{'stock TRL':>12}")
     medians = {}
     for what in ("wall", "cpu"):
@@ -195,7 +188,3 @@ def main() -> None:
     print(f"\n\nfloor: {operations / 1e9:.0f} GFLOP a step / {rate / 1e9:.0f} GFLOP/s = {floor:.2f} s")
     share = verifier_seconds(config) / medians["wall"]["ours"]
     print(f"exact verifier: {100 * share:.2f}% of a step")
-
-
-if __name__ == "__main__":
-    main()

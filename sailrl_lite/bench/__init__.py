@@ -1,0 +1,1 @@
+"""Timings of the building blocks on this machine."""

@@ -1,0 +1,22 @@
+"""`make bench`: all timings, or those that are named (`make bench ARGS=answers`)."""
+
+import argparse
+
+from sailrl_lite.bench import answers, step
+
+PARTS = {"answers": answers.main, "step": step.main}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m sailrl_lite.bench", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)} (default: all)")
+    parts = parser.parse_args().parts or list(PARTS)
+    for part in parts:
+        if part not in PARTS:
+            parser.error(f"unknown part {part!r}; choose from {', '.join(PARTS)}")
+    for part in parts:
+        PARTS[part]()
+
+
+if __name__ == "__main__":
+    main()

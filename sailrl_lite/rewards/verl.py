@@ -1,0 +1,106 @@
+"""Our rewards as verl takes them: name this file and `compute_score` in verl's configuration.
+
+    reward.custom_reward_function.path=.../sailrl_lite/rewards/verl.py
+    reward.custom_reward_function.name=compute_score
+    +reward.custom_reward_function.reward_kwargs.reward=cascade
+    +reward.custom_reward_function.reward_kwargs.judge="llm:gemini-2.5-pro,rpm=600"
+
+Each row's `extra_info` holds `needs_thinking`, and for a judge that looks further `question` and `image` (a
+path, bytes, or the {bytes, path} of the `datasets` library); `prefill` is what the prompt puts into the
+model's mouth. It needs no verl.
+"""
+
+import functools
+import io
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from PIL import Image
+
+from sailrl_lite.answers import check_golds
+from sailrl_lite.errors import SailRLError
+from sailrl_lite.judges.protocol import Case, Judge, NoVerdict, Verdict
+from sailrl_lite.judges.specs import get_judge
+from sailrl_lite.response import parse_response
+from sailrl_lite.rewards import get_reward, measure
+from sailrl_lite.rewards.trl import is_shown
+
+MAX_UNSCORED = 0.5  # share of the last responses without a verdict at which a run stops
+_WINDOW = 256
+_judge_of = functools.lru_cache(get_judge)
+_unscored: deque[bool] = deque(maxlen=_WINDOW)
+
+
+async def compute_score(
+    data_source: str,
+    solution_str: str,
+    ground_truth: str,
+    extra_info: Mapping[str, Any] | None = None,
+    *,
+    reward: str = "cascade",
+    alpha: float | None = None,
+    judge: str | Judge = "exact",
+    **_: Any,
+) -> dict[str, float]:
+    """The reward of one response, with all its components, each a number under the same keys.
+
+    verl has no word for "no verdict": its baseline takes every score. Such a response scores 0 here and says
+    `unscored` 1, which verl logs; a component without a value is NaN.
+
+    Args:
+        reward, alpha, judge: as in `for_trl`; the judge by its text (`sailrl_lite.judges.specs`).
+
+    Raises:
+        SailRLError: `needs_thinking` is missing, the gold answer cannot be used, the judge cannot work, or
+            more than half of the last 256 responses have no verdict.
+    """
+    info = extra_info or {}
+    if "needs_thinking" not in info:
+        raise SailRLError(
+            f"a row of {data_source!r} has no extra_info.needs_thinking; add the complexity label to the data"
+        )
+    check_golds([ground_truth])
+    total = get_reward(reward, alpha)
+    asked = _judge_of(judge) if isinstance(judge, str) else judge
+    response = parse_response(solution_str, info.get("prefill", ""))
+    verdict: Verdict | NoVerdict | None = None
+    if is_shown(response, total, asked):
+        picture = _picture(info.get("image"))
+        case = Case(
+            info.get("question", ""), response.think or "", response.answer, picture, info.get("problem")
+        )
+        (verdict,) = await asked.judge([case], total.continuous)
+    scores = verdict.scores if isinstance(verdict, Verdict) else None
+    components = measure(response, ground_truth, bool(info["needs_thinking"]), scores)
+    score = total(components)
+    _watch(score is None, verdict)
+    names = ("format", "answer", "judging", "thinking", "logic", "grounding", "consistency")
+    parts = {name: getattr(components, name) for name in names}
+    return {
+        "score": 0.0 if score is None else float(score),
+        **{name: float("nan") if part is None else float(part) for name, part in parts.items()},
+        "trigger_rate": float(components.trace == "written"),
+        "unscored": float(score is None),
+    }
+
+
+def _watch(unscored: bool, verdict: Verdict | NoVerdict | None) -> None:
+    _unscored.append(unscored)
+    if len(_unscored) == _WINDOW and sum(_unscored) > MAX_UNSCORED * _WINDOW:
+        last = f" (the last: {verdict.cause}, {verdict.detail})" if isinstance(verdict, NoVerdict) else ""
+        raise SailRLError(
+            f"{sum(_unscored)} of the last {_WINDOW} responses have no verdict{last}; mend the judge and go "
+            "on from the last checkpoint"
+        )
+
+
+def _picture(value: Any) -> Image.Image | None:
+    if isinstance(value, Mapping):
+        value = value.get("bytes") or value.get("path")
+    if value is None or isinstance(value, Image.Image):
+        return value
+    try:
+        return Image.open(io.BytesIO(value) if isinstance(value, bytes) else value)
+    except OSError as error:
+        raise SailRLError(f"the picture of a row cannot be read ({error}); mend the data") from error
