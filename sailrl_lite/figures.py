@@ -2,7 +2,7 @@
 
 import io
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -242,3 +242,69 @@ def _card(problem: Problem, text: str, c: Components) -> str:
 
 def _cross(finding: Finding) -> str:
     return "".join(f" ✗ {dimension}" for dimension in finding.failed)
+
+
+def paid_and_due(panels: Mapping[str, tuple[pd.DataFrame, pd.Series]]) -> Figure:
+    """What several rewards pay for the same cases beside what is due, 0 or 1, a panel a kind of reward.
+
+    Each panel is (paid, due): a row a case, a column a reward, all panels with the same rows. NaN is a case
+    that the reward refuses to score.
+    """
+    use_style()
+    widths = [1 + len(paid.columns) for paid, _ in panels.values()]
+    cases = next(iter(panels.values()))[1].index
+    figure, axes = plt.subplots(
+        1, len(panels), figsize=(3.6 + 1.25 * sum(widths), 1.2 + 0.28 * len(cases)),
+        width_ratios=widths, sharey=True, squeeze=False,
+    )  # fmt: skip
+    white, orange, grey = (1, 1, 1), sns.desaturate(_ORANGE, 0.8), (0.75, 0.75, 0.75)
+    pale = sns.blend_palette(["white", AFTER], 5)[1]
+    for axis, (title, (paid, due)) in zip(axes[0], panels.items(), strict=True):
+        table = pd.concat({"due": due}, axis=1).join(paid)
+        values, owed = table.to_numpy(float), due.to_numpy(float)[:, None]
+        colors = np.full((*values.shape, 3), pale)
+        colors[values > owed], colors[values < owed] = orange, grey
+        colors[np.isnan(values)] = colors[:, 0] = white
+        axis.imshow(colors, aspect="auto")
+        for (row, column), value in np.ndenumerate(values):
+            axis.text(column, row, "none" if np.isnan(value) else f"{value:g}", ha="center", va="center",
+                      fontsize=8)  # fmt: skip
+        axis.set_xticks(range(len(table.columns)), table.columns)
+        axis.xaxis.tick_top()
+        axis.set_yticks(range(len(cases)), cases)
+        axis.set_title(title)
+        axis.set_xticks(np.arange(-0.5, len(table.columns)), minor=True)
+        axis.set_yticks(np.arange(-0.5, len(cases)), minor=True)
+        axis.grid(visible=False)
+        axis.grid(which="minor", color="white", lw=2)
+        axis.tick_params(which="both", length=0)
+    marks = {"right": pale, "pays what is not due": orange, "does not pay what is due": grey}
+    handles = [plt.Rectangle((0, 0), 1, 1, color=color) for color in marks.values()]
+    figure.legend(handles, list(marks), loc="outside lower right", ncols=3, frameon=False)
+    return figure
+
+
+def knobs(draw: Callable[..., Figure], **ranges: tuple[float, float, float, float]) -> None:
+    """Show a figure in its default state and, where a reader sits before the notebook, sliders to redraw it.
+
+    A range is (default, least, greatest, step). A program that executes a notebook has nobody to turn a knob
+    (it says so by forbidding input), and gets the figure alone: a saved slider is dead, and its id random.
+    """
+    from IPython.core.getipython import get_ipython
+
+    draw(**{name: spec[0] for name, spec in ranges.items()})
+    plt.show()
+    shell = get_ipython()
+    request = getattr(shell, "parent_header", {}).get("content", {})
+    if request.get("allow_stdin"):
+        from ipywidgets import FloatSlider, interact
+
+        def redraw(**values: float) -> None:
+            draw(**values)
+            plt.show()
+
+        sliders = {
+            name: FloatSlider(value, min=least, max=greatest, step=step, continuous_update=False)
+            for name, (value, least, greatest, step) in ranges.items()
+        }
+        interact(redraw, **sliders)
