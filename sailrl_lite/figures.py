@@ -254,7 +254,7 @@ def paid_and_due(panels: Mapping[str, tuple[pd.DataFrame, pd.Series]]) -> Figure
     widths = [1 + len(paid.columns) for paid, _ in panels.values()]
     cases = next(iter(panels.values()))[1].index
     figure, axes = plt.subplots(
-        1, len(panels), figsize=(3.6 + 1.25 * sum(widths), 1.2 + 0.28 * len(cases)),
+        1, len(panels), figsize=(2.6 + 0.8 * sum(widths), 1.2 + 0.25 * len(cases)),
         width_ratios=widths, sharey=True, squeeze=False,
     )  # fmt: skip
     white, orange, grey = (1, 1, 1), sns.desaturate(_ORANGE, 0.8), (0.75, 0.75, 0.75)
@@ -284,27 +284,64 @@ def paid_and_due(panels: Mapping[str, tuple[pd.DataFrame, pd.Series]]) -> Figure
     return figure
 
 
-def knobs(draw: Callable[..., Figure], **ranges: tuple[float, float, float, float]) -> None:
-    """Show a figure in its default state and, where a reader sits before the notebook, sliders to redraw it.
+def knobs(draw: Callable[..., Figure], **knobs: tuple[float, float, float, float] | str) -> None:
+    """Show a figure in its default state and, where a reader sits before the notebook, knobs to redraw it.
 
-    A range is (default, least, greatest, step). A program that executes a notebook has nobody to turn a knob
-    (it says so by forbidding input), and gets the figure alone: a saved slider is dead, and its id random.
+    A number's knob is (default, least, greatest, step) and becomes a slider; a text is its own default and
+    becomes a box to edit. A program that executes a notebook has nobody to turn a knob (it says so by
+    forbidding input), and gets the figure alone: a saved slider is dead, and its id random.
     """
     from IPython.core.getipython import get_ipython
 
-    draw(**{name: spec[0] for name, spec in ranges.items()})
+    draw(**{name: knob if isinstance(knob, str) else knob[0] for name, knob in knobs.items()})
     plt.show()
     shell = get_ipython()
     request = getattr(shell, "parent_header", {}).get("content", {})
     if request.get("allow_stdin"):
-        from ipywidgets import FloatSlider, interact
+        from ipywidgets import FloatSlider, Textarea, interact
 
-        def redraw(**values: float) -> None:
+        def redraw(**values: float | str) -> None:
             draw(**values)
             plt.show()
 
-        sliders = {
-            name: FloatSlider(value, min=least, max=greatest, step=step, continuous_update=False)
-            for name, (value, least, greatest, step) in ranges.items()
-        }
-        interact(redraw, **sliders)
+        def control(knob: tuple[float, float, float, float] | str) -> Textarea | FloatSlider:
+            if isinstance(knob, str):
+                return Textarea(knob, rows=1 + knob.count("\n"), continuous_update=False)
+            value, least, greatest, step = knob
+            return FloatSlider(value, min=least, max=greatest, step=step, continuous_update=False)
+
+        interact(redraw, **{name: control(knob) for name, knob in knobs.items()})
+
+
+def scored_trace(problem: Problem, think: str, answer: str) -> Figure:
+    """A trace line by line as the exact verifier finds it, beside its picture and its scores.
+
+    Bars are the binary scores and their mean, the thinking reward; diamonds the continuous ones.
+    """
+    use_style()
+    figure, axes = plt.subplots(1, 3, figsize=(11, 3.2), width_ratios=[1, 2.3, 1.2])
+    axes[0].imshow(problem.image)
+    axes[0].set_xlabel(_caption(problem, 30))
+    axes[0].set_title(f"{problem.family} ({problem.kind})")
+    axes[0].set_anchor("N")
+    verdict = verify(problem, think, answer)
+    for row, finding in enumerate(verdict.findings):
+        mark, color = ("✓", "0.25") if finding.passed else ("✗", _RED)
+        why = "" if finding.passed else f"   {', '.join(finding.failed)}: {finding.reason}"
+        axes[1].text(0.02, 0.96 - 0.095 * row, f"{mark} {str(finding.statement)[:30]}{why}"[:74], va="top",
+                     color=color, family="monospace", fontsize=8.2, transform=axes[1].transAxes,
+                     clip_on=True)  # fmt: skip
+    axes[1].set_title("Line by line")
+    scores, shares = ([*vars(verdict.scores(c)).values()] for c in (False, True))
+    names = ["$d_1$ logic", "$d_2$ grounding", "$d_3$ consistency", "$R_{think}$"]
+    bars = axes[2].barh(names, [*scores, sum(scores) / 3], color=[*[AFTER] * 3, _GREEN], height=0.6)
+    axes[2].plot([*shares, sum(shares) / 3], names, "D", color="0.15", ms=5, clip_on=False)
+    axes[2].bar_label(bars, fmt="%.2f", fontsize=9, padding=6)
+    axes[2].invert_yaxis()
+    axes[2].set(xlim=(0, 1.2), title="Scores (◆ continuous)", xticks=[0, 1 / 3, 2 / 3, 1])
+    axes[2].set_xticklabels(["0", "1/3", "2/3", "1"])
+    axes[2].grid(axis="y", visible=False)
+    for axis in axes[:2]:
+        axis.set(xticks=[], yticks=[])
+        axis.grid(visible=False)
+    return figure
