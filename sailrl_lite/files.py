@@ -39,6 +39,22 @@ def write_bytes(path: str | Path, data: bytes) -> None:
 
 
 @contextmanager
+def whole_file(path: str | Path) -> Iterator[Path]:
+    """A file beside `path` to write to, which takes its name if the block ends well and goes away if not."""
+    path = Path(path).resolve()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
+            temporary = Path(folder) / path.name
+            yield temporary
+            os.replace(temporary, path)
+    except OSError as error:
+        raise SailRLError(
+            f"cannot write {path}: {error.strerror}; free some space or name another folder"
+        ) from error
+
+
+@contextmanager
 def saving(folder: Path) -> Iterator[None]:
     """Say in one line what a full disk does to a checkpoint: the libraries raise many things for it."""
     try:

@@ -1,0 +1,305 @@
+"""Runs the steps of a curation over a stream of rows, in bounded memory, and counts what each did.
+
+A step is one of three kinds. `Map` looks at one row at a time and is spread over processes. `Batch` takes
+some rows at once, for a model or an endpoint. `Choose` must have seen every row before it can decide about
+any (duplicates, balance): the stream is put down in a file, small keys of all rows are compared, and the
+stream goes on.
+"""
+
+import itertools
+import multiprocessing
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from tqdm.auto import tqdm
+
+from sailrl_lite.curation.schema import Row, read_rows, write_rows
+
+_CHUNK = 32  # rows that go to a process at once
+
+
+@dataclass(frozen=True)
+class Drop:
+    """Why a row is left out: `reason` is one of few, to be counted; `detail` is for a person."""
+
+    reason: str
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """A row that a step left out; `step` "read" is the reader."""
+
+    id: str
+    step: str
+    reason: str
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Map:
+    """A step on single rows. The function is pure, and a module's own or a partial of one."""
+
+    name: str
+    function: Callable[[Row], Row | Drop]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A step on up to `size` rows at once, in this process; it returns one result a row, in their order."""
+
+    name: str
+    function: Callable[[list[Row]], Sequence[Row | Drop]]
+    size: int = 256
+
+
+@dataclass(frozen=True)
+class Choose:
+    """A step that needs all rows.
+
+    key: small values of one row, the same names for every row: the columns of a table.
+    choose: from that table, indexed by id in the order of the stream, to a Drop or an Edit for each id that
+        is not to stay as it is.
+    """
+
+    name: str
+    key: Callable[[Row], Mapping[str, Any]]
+    choose: Callable[[pd.DataFrame], Mapping[str, "Drop | Edit"]]
+
+
+@dataclass(frozen=True)
+class Edit:
+    """New values for fields of a row."""
+
+    values: Mapping[str, Any]
+    note: str = ""
+
+
+Step = Map | Batch | Choose
+
+
+@dataclass
+class Count:
+    """What one step did: rows in, rows changed, rows dropped by reason, and the seconds of work it took."""
+
+    rows: int = 0
+    changed: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+
+
+@dataclass
+class Tally:
+    """What happened in a run: the count of every step, in their order, and each dropped row."""
+
+    counts: dict[str, Count]
+    dropped: list[Dropped] = field(default_factory=list)
+
+    def drop(self, row: str, step: str, why: Drop) -> None:
+        self.counts[step].dropped[why.reason] += 1
+        self.dropped.append(Dropped(row, step, why.reason, why.detail))
+
+
+def run(
+    rows: Iterable[Row | Dropped],
+    steps: Sequence[Step],
+    out: Path,
+    work: Path,
+    workers: int = 1,
+    bar: bool = True,
+    total: int | None = None,
+) -> Tally:
+    """Run the steps over the rows and write what is left to `out`, a Parquet file.
+
+    Args:
+        rows: from a reader, which says for itself what it could not read.
+        steps: their names must differ.
+        work: a folder for the rows between steps; its files are removed as soon as they were read.
+        workers: processes for the `Map` steps; 1 is this one.
+        bar: whether to draw progress bars.
+        total: number of rows, where it is known.
+    """
+    tally = Tally({name: Count() for name in ["read", *(step.name for step in steps)]})
+    with ExitStack() as stack:
+        pool = None
+        if workers > 1:
+            spawn = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
+            pool = stack.enter_context(ProcessPoolExecutor(workers, spawn))
+        stream = _read(_with_bar(rows, "read", total, bar), tally)
+        stages = [list(group) for _, group in itertools.groupby(steps, type)]
+        spool: Path | None = None
+        for number, group in enumerate(stages):
+            for step in group:
+                if isinstance(step, Batch):
+                    stream = _batch(stream, step, tally)
+            if maps := [step for step in group if isinstance(step, Map)]:
+                stream = _map(stream, maps, tally, pool)
+            if chooses := [step for step in group if isinstance(step, Choose)]:
+                before, spool = spool, work / f"{number}.parquet"
+                stream, total = _choose(stream, chooses, tally, spool)
+                stream = _with_bar(stream, f"after {chooses[-1].name}", total, bar)
+                if before:
+                    before.unlink()
+        write_rows(out, stream)
+        if spool:
+            spool.unlink()
+    return tally
+
+
+def _with_bar(rows: Iterable[Any], name: str, total: int | None, bar: bool) -> Iterator[Any]:
+    yield from tqdm(rows, desc=name, total=total, unit="row", disable=not bar, dynamic_ncols=True)
+
+
+def _read(rows: Iterable[Row | Dropped], tally: Tally) -> Iterator[Row]:
+    count = tally.counts["read"]
+    for row in rows:
+        count.rows += 1
+        if isinstance(row, Dropped):
+            tally.drop(row.id, "read", Drop(row.reason, row.detail))
+        else:
+            yield row
+
+
+# ---- rows one at a time
+
+
+@dataclass
+class _Outcome:
+    """What became of a row: the row or the Drop, the step that dropped it, the steps that changed it."""
+
+    row: Row | Drop
+    id: str
+    last: int
+    changed: tuple[int, ...]
+
+
+def _apply(functions: Sequence[Callable[[Row], Row | Drop]], rows: Sequence[Row]) -> tuple[Any, list[float]]:
+    """Run some rows through all functions; the outcomes, and the seconds spent in each function."""
+    outcomes, seconds = [], [0.0] * len(functions)
+    for row in rows:
+        changed: list[int] = []
+        now: Row | Drop = row
+        for number, function in enumerate(functions):
+            started = time.perf_counter()
+            result = function(now)  # type: ignore[arg-type]  # a Drop ends the loop
+            seconds[number] += time.perf_counter() - started
+            if isinstance(result, Row) and result is not now:
+                changed.append(number)
+            now = result
+            if isinstance(now, Drop):
+                break
+        outcomes.append(_Outcome(now, row.id, number, tuple(changed)))
+    return outcomes, seconds
+
+
+def _map(
+    stream: Iterable[Row], steps: list[Map], tally: Tally, pool: ProcessPoolExecutor | None
+) -> Iterator[Row]:
+    functions = [step.function for step in steps]
+    for outcomes, seconds in _in_order(functions, _chunks(stream, _CHUNK), pool):
+        for number, step in enumerate(steps):
+            count = tally.counts[step.name]
+            count.seconds += seconds[number]
+            count.rows += sum(outcome.last >= number for outcome in outcomes)
+            count.changed += sum(number in outcome.changed for outcome in outcomes)
+        for outcome in outcomes:
+            if isinstance(outcome.row, Drop):
+                tally.drop(outcome.id, steps[outcome.last].name, outcome.row)
+            else:
+                yield outcome.row
+
+
+def _in_order(
+    functions: Sequence[Callable[[Row], Row | Drop]],
+    chunks: Iterator[list[Row]],
+    pool: ProcessPoolExecutor | None,
+) -> Iterator[tuple[list[_Outcome], list[float]]]:
+    """The results of the chunks in their order, with only a few of them under way."""
+    if pool is None:
+        yield from (_apply(functions, chunk) for chunk in chunks)
+        return
+    waiting: deque[Future[tuple[list[_Outcome], list[float]]]] = deque()
+    for chunk in chunks:
+        waiting.append(pool.submit(_apply, functions, chunk))
+        if len(waiting) > 2 * pool._max_workers:  # type: ignore[attr-defined]
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()
+
+
+def _chunks(stream: Iterable[Row], size: int) -> Iterator[list[Row]]:
+    rows = iter(stream)
+    while chunk := list(itertools.islice(rows, size)):
+        yield chunk
+
+
+# ---- some rows, and all rows, at once
+
+
+def _batch(stream: Iterable[Row], step: Batch, tally: Tally) -> Iterator[Row]:
+    count = tally.counts[step.name]
+    for rows in _chunks(stream, step.size):
+        started = time.perf_counter()
+        results = step.function(rows)
+        count.seconds += time.perf_counter() - started
+        count.rows += len(rows)
+        for row, result in zip(rows, results, strict=True):
+            if isinstance(result, Drop):
+                tally.drop(row.id, step.name, result)
+            else:
+                count.changed += result is not row
+                yield result
+
+
+def _choose(
+    stream: Iterable[Row], steps: list[Choose], tally: Tally, spool: Path
+) -> tuple[Iterator[Row], int]:
+    """Put the stream down, decide, and return the stream of what stays, with its length."""
+    keys: dict[str, dict[str, list[Any]]] = {step.name: {} for step in steps}  # by column: half the memory
+    ids: list[str] = []
+
+    def keyed() -> Iterator[Row]:
+        for row in stream:
+            ids.append(row.id)
+            for step in steps:
+                started = time.perf_counter()
+                for column, value in step.key(row).items():
+                    keys[step.name].setdefault(column, []).append(value)
+                tally.counts[step.name].seconds += time.perf_counter() - started
+            yield row
+
+    write_rows(spool, keyed())
+    edits: dict[str, list[tuple[str, Edit]]] = {}
+    gone: set[str] = set()
+    for step in steps:
+        count = tally.counts[step.name]
+        started = time.perf_counter()
+        table = pd.DataFrame(keys.pop(step.name), index=pd.Index(ids, name="id"))
+        table = table[~table.index.isin(gone)]
+        decided = step.choose(table) if len(table) else {}
+        count.rows += len(table)
+        for row, decision in decided.items():
+            if isinstance(decision, Drop):
+                gone.add(row)
+                tally.drop(row, step.name, decision)
+            else:
+                count.changed += 1
+                edits.setdefault(row, []).append((step.name, decision))
+        count.seconds += time.perf_counter() - started
+
+    def left() -> Iterator[Row]:
+        for row in read_rows(spool):
+            if row.id in gone:
+                continue
+            for name, edit in edits.get(row.id, ()):
+                row = row.with_change(name, edit.note, **edit.values)
+            yield row
+
+    return left(), len(ids) - len(gone)
