@@ -1,4 +1,4 @@
-"""The runner of curation steps and the schema: streams, counts, files, and what `datasets` and TRL make of them."""
+"""The runner of curation steps and the schema: streams, counts, files, and what `datasets` makes of them."""
 
 import functools
 import io
@@ -87,7 +87,7 @@ def test_every_step_counts_what_it_did(tmp_path, workers):
         Change("shout", "question", "louder"),
         Change("shout", "question", "louder"),
     )
-    assert len(tally.dropped) == 35 and tally.dropped[0] == Dropped("mine-0", "threes", "three", "it is")
+    assert len(tally.dropped) == 35 and Dropped("mine-0", "threes", "three", "it is") in tally.dropped
 
 
 def test_a_batch_step_gets_rows_together_and_a_choice_sees_all(tmp_path):
@@ -108,9 +108,8 @@ def test_a_batch_step_gets_rows_together_and_a_choice_sees_all(tmp_path):
     ]
     tally, left = finish(tmp_path, rows(10), steps)
     assert sizes == [4, 4, 2]
-    assert [(row.id, row.gold, row.split) for row in left] == [
-        ("mine-6", "12", "train"), ("mine-7", "14", "train"), ("mine-8", "16", "train"), ("mine-9", "18", "test"),
-    ]  # fmt: skip
+    expected = [("12", "train"), ("14", "train"), ("16", "train"), ("18", "test")]
+    assert [(row.gold, row.split) for row in left] == expected
     assert tally.counts["few"].rows == 5 and tally.counts["top"].dropped == {"small": 5}
     assert not list((tmp_path / "work").iterdir())
 
