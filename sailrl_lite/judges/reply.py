@@ -119,7 +119,8 @@ def _refusal(message: dict[str, Any]) -> str:
     refusals = [message.get("refusal")]
     if isinstance(parts, list):
         refusals += [part.get("refusal") for part in parts if isinstance(part, dict)]
-    return next((str(r) for r in refusals if (r.strip() if isinstance(r, str) else r)), "")
+    said = (r if isinstance(r, str) else "the judge declined" for r in refusals if r)
+    return next((text for text in said if text.strip()), "")
 
 
 def _text(message: dict[str, Any]) -> str:
