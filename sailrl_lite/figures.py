@@ -345,3 +345,57 @@ def scored_trace(problem: Problem, think: str, answer: str) -> Figure:
         axis.set(xticks=[], yticks=[])
         axis.grid(visible=False)
     return figure
+
+
+def judge_confusion(table: pd.DataFrame, judge: str) -> Figure:
+    """What a judge said of what is right and what is wrong, and its errors by source with 95% intervals.
+
+    `table` is that of `judges.check.check`, with a grouping by "source".
+    """
+    use_style()
+    figure, axes = plt.subplots(2, 3, figsize=(11, 6.4), sharey="row")
+    whole, by_source = (table[table["by"] == by] for by in ("all", "source"))
+    sources = list(by_source["group"].unique())
+    places = np.arange(len(sources))
+    for (top, bottom), dimension in zip(axes.T, ("logic", "grounding", "consistency"), strict=True):
+        row = whole[whole["dimension"] == dimension].iloc[0]
+        _confusion(top, row)
+        kappa = "-" if np.isnan(row["kappa"]) else f"{row['kappa']:.2f}"
+        top.set_title(f"{dimension.capitalize()}: kappa {kappa}")
+        lines = by_source[by_source["dimension"] == dimension].set_index("group").loc[sources]
+        for offset, rate, color in ((-0.2, "false_pass", _ORANGE), (0.2, "false_fail", _PURPLE)):
+            _bars(bottom, lines, rate, offset, rate.replace("_", " "), color)
+            for place in places[lines[rate].isna()]:
+                bottom.text(place + offset, 0.02, "none", ha="center", fontsize=8, color="0.4")
+        bottom.set(ylim=(0, 1.02), xlim=(-0.55, len(sources) - 0.45))
+        bottom.set_xticks(places, sources)
+        bottom.grid(axis="x", visible=False)
+    axes[0, 0].set_ylabel("the trace is")
+    axes[1, 0].set_ylabel("error rate")
+    axes[1, 0].legend(loc="upper left")
+    figure.suptitle(f"The judge {judge} against the exact truth", fontsize=13, weight="bold")
+    return figure
+
+
+def _confusion(axis: Axes, row: pd.Series) -> None:
+    """Shares of what is right (above) and wrong, in the colors of the error rates where the judge errs."""
+    counts = np.array(
+        [[row["n_true_pass"], row["n_false_fail"]], [row["n_false_pass"], row["n_true_fail"]]], float
+    )
+    totals = counts.sum(1, keepdims=True)
+    shares = np.divide(counts, totals, out=np.full((2, 2), np.nan), where=totals > 0)
+    colors = ((_BLUE, _PURPLE), (_ORANGE, _BLUE))
+    pixels = np.ones((2, 2, 3))
+    for (i, j), share in np.ndenumerate(shares):
+        pixels[i, j] = sns.light_palette(colors[i][j], as_cmap=True)(np.nan_to_num(share))[:3]
+        ink = "white" if colors[i][j] == _BLUE and share > 0.5 else "0.15"
+        said = f"{counts[i, j]:,.0f} of {totals[i, 0]:,.0f}"
+        axis.text(
+            j, i, "-" if np.isnan(share) else f"{share:.0%}",
+            ha="center", va="bottom", fontsize=17, weight="bold", color=ink,
+        )  # fmt: skip
+        axis.text(j, i + 0.08, said, ha="center", va="top", fontsize=9, color=ink)
+    axis.imshow(pixels, aspect="auto")
+    axis.set_xticks((0, 1), ("judged right", "judged wrong"))
+    axis.set_yticks((0, 1), ("right", "wrong"), rotation=90, va="center")
+    axis.grid(visible=False)
