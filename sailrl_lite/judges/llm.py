@@ -1,0 +1,113 @@
+"""An LLM as the judge: what it is sent, how it is called, and how its replies become one verdict."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from PIL import Image
+
+from sailrl_lite.judges.client import ChatClient, Endpoint
+from sailrl_lite.judges.outcome import Message
+from sailrl_lite.judges.picture import data_url
+from sailrl_lite.judges.prompt import messages, schema, screen
+from sailrl_lite.judges.protocol import DIMENSIONS, Case, Dimension, Judge, NoVerdict, Verdict
+from sailrl_lite.judges.reply import read_reply
+
+
+class LLMJudge(Judge):
+    """Asks a model behind an OpenAI-compatible endpoint, once for each dimension or once for all.
+
+    A case has a verdict when all its parts have one; else no verdict, with the cause of the first that has
+    none. `ledger` has the counts, and a line for a progress bar.
+
+    Raises:
+        SailRLError: a setting of the endpoint is out of its range, or there is no key.
+    """
+
+    paid = True
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self.name = f"llm:{endpoint.model}"
+        self._client = ChatClient(endpoint)
+        self.ledger = self._client.ledger
+
+    async def judge(
+        self, cases: Sequence[Case], continuous: bool = False, sample: int = 0
+    ) -> list[Verdict | NoVerdict]:
+        found: dict[int, Verdict | NoVerdict] = {}
+        rows = iter(range(len(cases)))
+
+        async def work() -> None:
+            for row in rows:  # shared by all that work, so that few prompts exist at a time
+                found[row] = await self._judge(cases[row], continuous, sample)
+                self.ledger.count(found[row])
+
+        async with self._client.open():
+            await _together(work() for _ in range(min(len(cases), self.endpoint.concurrency)))
+        return [found[row] for row in range(len(cases))]
+
+    @property
+    def stopped(self) -> str:
+        return self.ledger.stopped
+
+    def usage(self) -> dict[str, float]:
+        return self.ledger.as_dict()
+
+    async def _judge(self, case: Case, continuous: bool, sample: int) -> Verdict | NoVerdict:
+        if (known := screen(case)) is not None:
+            return known
+        picture = None if case.image is None else data_url(case.image, self.endpoint.longest_side)
+        groups = [DIMENSIONS] if self.endpoint.calls == "combined" else [(key,) for key in DIMENSIONS]
+        parts = await _together(self._ask(case, picture, keys, continuous, sample) for keys in groups)
+        values: dict[str, float] = {}
+        reasons: dict[str, str] = {}
+        for part in parts:
+            if isinstance(part, NoVerdict):
+                return part
+            values |= part.values
+            reasons |= part.reasons
+        return Verdict(values, reasons)
+
+    async def _ask(
+        self, case: Case, picture: str | None, keys: tuple[Dimension, ...], continuous: bool, sample: int
+    ) -> Verdict | NoVerdict:
+        """The scores `keys`; asked for again where a reply came that holds no verdict."""
+        asked, form = _messages(case, picture, keys, continuous), schema(keys, continuous)
+        for attempt in range(self.endpoint.reasks + 1):
+            reply = await self._client.ask(asked, form, sample, attempt)
+            if isinstance(reply, Message):
+                found = read_reply(reply.message, reply.finish_reason, keys, continuous)
+            else:
+                found = reply
+            if isinstance(found, Verdict) or (found is reply and found.cause != "bad reply"):
+                break
+        return found
+
+
+_STAND_IN = Image.new("RGB", (1, 1))
+
+
+def _messages(
+    case: Case, picture: str | None, keys: Sequence[Dimension], continuous: bool
+) -> list[dict[str, Any]]:
+    """The messages of a case with its picture as it was encoded already: once, and not for each dimension."""
+    if picture is None:
+        return messages(case, keys, continuous)
+    asked = messages(replace(case, image=_STAND_IN), keys, continuous)
+    for part in asked[-1]["content"]:
+        if part["type"] == "image_url":
+            part["image_url"] = {"url": picture}
+    return asked
+
+
+async def _together(coroutines: Any) -> list[Any]:
+    """The results of coroutines that run at once. If one fails or all are cancelled, none goes on."""
+    tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
