@@ -269,8 +269,9 @@ def test_a_small_picture_is_sent_as_it_is():
         ((256, 256), (256, 256), "PNG"),
         ((257, 256), (257, 256), "JPEG"),
         ((1, 1), (1, 1), "PNG"),
-        ((1, 3000), (1, 1024), "PNG"),
-        ((3000, 2), (1024, 1), "PNG"),
+        ((1, 3000), (11, 1024), "PNG"),  # not too thin for an image processor
+        ((3000, 2), (1024, 11), "PNG"),
+        ((2, 200), (2, 200), "PNG"),
         ((2048, 1024), (1024, 512), "JPEG"),
         ((1024, 1024), (1024, 1024), "JPEG"),
     ],
@@ -278,6 +279,7 @@ def test_a_small_picture_is_sent_as_it_is():
 def test_size_and_format(size, sent, kind):
     picture = opened(Image.new("RGB", size, "red"))
     assert (picture.size, picture.format) == (sent, kind)
+    assert np.abs(np.subtract(picture.getpixel((0, 0)), (255, 0, 0))).max() <= 2
     assert opened(Image.new("RGB", size), longest_side=10).width <= 10
 
 

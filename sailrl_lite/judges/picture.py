@@ -9,6 +9,7 @@ from PIL import Image, ImageOps
 from sailrl_lite.errors import SailRLError
 
 _EXACT = 256 * 256  # pixels up to which a picture is sent without loss
+_THINNEST = 100  # longest to shortest side; Qwen's image processor refuses 200
 
 
 def data_url(image: Image.Image, longest_side: int = 1024) -> str:
@@ -16,7 +17,8 @@ def data_url(image: Image.Image, longest_side: int = 1024) -> str:
 
     Args:
         image: of any mode that `upright` takes.
-        longest_side: pixels; a larger picture is made smaller, a smaller one is left as it is.
+        longest_side: pixels; a larger picture is made smaller, a smaller one is left as it is. Only one that
+            is thinner than 1 : 100 is set on a white ground.
 
     Raises:
         SailRLError: the picture is empty, cut short, or of a mode that cannot be shown.
@@ -24,7 +26,11 @@ def data_url(image: Image.Image, longest_side: int = 1024) -> str:
     picture = upright(image)
     if (side := max(picture.size)) > longest_side:
         width, height = (max(1, round(length * longest_side / side)) for length in picture.size)
-        picture = picture.resize((width, height), Image.Resampling.LANCZOS)
+        picture = picture.resize((width, height), Image.Resampling.LANCZOS, reducing_gap=3.0)
+    if min(picture.size) * _THINNEST < (side := max(picture.size)):
+        ground = Image.new("RGB", [max(length, -(-side // _THINNEST)) for length in picture.size], "white")
+        ground.paste(picture)
+        picture = ground
     kind = "png" if picture.width * picture.height <= _EXACT else "jpeg"
     buffer = io.BytesIO()
     picture.save(buffer, kind, quality=90)
