@@ -128,8 +128,8 @@ def test_what_is_missing_or_unusable_is_named():
         asyncio.run(function([RIGHT, RIGHT], gold=["5", ""], needs_thinking=[True, True]))
     with pytest.raises(SailRLError, match="did you mean cascade"):
         for_trl("cascad", Scripted(verdict()))
-    with pytest.raises(SailRLError, match="exact judge needs the truth"):
-        score(for_trl("cascade", ExactJudge()), [RIGHT])
+    rewards, logged, _ = score(for_trl("cascade", ExactJudge()), [RIGHT])
+    assert rewards == [None] and logged["no_verdict"] == ["no truth"]
 
 
 # ---- inside TRL's own trainer

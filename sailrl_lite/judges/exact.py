@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 
-from sailrl_lite.errors import SailRLError
 from sailrl_lite.judges.protocol import DIMENSIONS, Case, Judge, NoVerdict, Verdict
 from sailrl_lite.world.verifier import verify
 
 
 class ExactJudge(Judge):
-    """Decides each dimension exactly; its continuous score is the share of statements that pass."""
+    """Decides each dimension exactly; its continuous score is the share of statements that pass.
+
+    A case without its `problem` gets no verdict.
+    """
 
     name = "exact"
 
@@ -18,12 +20,9 @@ class ExactJudge(Judge):
         return [_judge(case, continuous) for case in cases]
 
 
-def _judge(case: Case, continuous: bool) -> Verdict:
+def _judge(case: Case, continuous: bool) -> Verdict | NoVerdict:
     if case.problem is None:
-        raise SailRLError(
-            "the exact judge needs the truth of a micro-world problem (the column 'problem'); for other data "
-            "use an LLM judge"
-        )
+        return NoVerdict("no truth", "the exact judge knows micro-world problems only; name another judge")
     found = verify(case.problem, case.think, case.answer)
     reasons = {
         dimension: "; ".join(str(f) for f in found.findings if dimension in f.failed)

@@ -8,6 +8,7 @@ A.2; DAPO: arXiv 2503.14476.)
 
 import functools
 import json
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -312,7 +313,9 @@ class DapoTrainer(ResumableGRPOTrainer):
         read = sum(len(group.prompt_ids) * len(group.ids) for group in groups)
         self.state.num_input_tokens_seen += read + sum(map(len, ids))
         if self._stop and rewards.isnan().float().mean() > self.dapo.max_unscored:
-            self._stop.asked = f"{int(rewards.isnan().sum())} of {len(rewards)} rollouts have no verdict"
+            causes = Counter(cause for cause in columns.get("no_verdict", ()) if cause)
+            why = f", most often: {causes.most_common(1)[0][0]}" if causes else ""
+            self._stop.asked = f"{int(rewards.isnan().sum())} of {len(rewards)} rollouts have no verdict{why}"
         if self.reference and self.dapo.kl_rows:
             self._log("kl", self._kl(groups))
 
