@@ -118,7 +118,7 @@ def _wilson(share: float, n: int, z: float = 1.959964) -> tuple[float, float]:
         return np.nan, np.nan
     center = (share + z * z / (2 * n)) / (1 + z * z / n)
     half = z * np.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / (1 + z * z / n)
-    return max(0.0, float(center - half)), min(1.0, float(center + half))
+    return min(share, max(0.0, float(center - half))), max(share, min(1.0, float(center + half)))
 
 
 def kappa(counts: np.ndarray) -> np.ndarray:
