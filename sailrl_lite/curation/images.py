@@ -1,0 +1,111 @@
+"""Any picture made safe: decoded to its last pixel, upright, opaque RGB, of a size that a model can take.
+
+Also two hashes of the pixels, so that the same picture is known again in another file (`content_hash`) or
+after it was compressed or made smaller (`perceptual_hash`).
+"""
+
+import hashlib
+import io
+import warnings
+
+import numpy as np
+from PIL import ExifTags, Image
+from scipy.fft import dctn
+
+from sailrl_lite.curation.pipeline import Drop
+from sailrl_lite.curation.schema import Row
+from sailrl_lite.judges.picture import upright
+
+LONGEST = 2048  # pixels; a longer side is made this long
+SHORTEST = 4  # pixels; a shorter side shows nothing
+RATIO = 200  # at which the image processor of Qwen2.5-VL refuses a picture
+MOST_PIXELS = 64_000_000  # a photograph of a good phone; what says more in its header is not decoded
+_FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")  # others may start programs, as EPS does
+
+
+def clean_image(row: Row) -> Row | Drop:
+    """The step "images": the row with a safe picture."""
+    data = safe_image(row.image)
+    if isinstance(data, Drop):
+        return data
+    return row if data is row.image else row.with_change("images", "upright, RGB, within limits", image=data)
+
+
+def safe_image(data: bytes, longest: int = LONGEST) -> bytes | Drop:
+    """The picture as a PNG or JPEG file that is upright, RGB and no longer than `longest` pixels a side.
+
+    A file that is all this comes back unchanged (the same object); a JPEG is written again as JPEG, anything
+    else as PNG. Of an animation the first frame stays. Reasons to drop: "no picture", "cut short", "not a
+    picture", "too many pixels", "too small", "too thin". Nothing makes this raise.
+    """
+    if not data:
+        return Drop("no picture", "there are no bytes")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about odd metadata, and about sizes that are refused below
+            image = Image.open(io.BytesIO(data), formats=_FORMATS)
+            if why := _refused(image.width, image.height):
+                return why
+            image.load()
+            if _is_safe(image, longest):
+                return data
+            kind = "JPEG" if image.format in ("JPEG", "MPO") else "PNG"
+            picture = upright(image)
+    except Image.DecompressionBombError as error:
+        return Drop("too many pixels", str(error))
+    except Exception as error:  # broken files make decoders raise nearly anything
+        cut = "truncated" in str(error) or isinstance(error, EOFError)
+        return Drop("cut short" if cut else "not a picture", f"{type(error).__name__}: {error}"[:200])
+    if (side := max(picture.size)) > longest:
+        width, height = (max(1, -(-length * longest // side)) for length in picture.size)
+        picture = picture.resize((width, height), Image.Resampling.LANCZOS)
+    buffer = io.BytesIO()
+    picture.save(buffer, kind, quality=95)
+    return buffer.getvalue()
+
+
+def content_hash(data: bytes) -> str:
+    """32 hexadecimal digits that two files share if they show the same RGB pixels. `data`: a safe picture."""
+    with Image.open(io.BytesIO(data)) as image:
+        size = f"{image.width}x{image.height}/".encode()
+        return hashlib.blake2b(size + image.convert("RGB").tobytes(), digest_size=16).hexdigest()
+
+
+def perceptual_hash(data: bytes) -> int:
+    """256 bits that change little when a picture is compressed or made smaller. `data`: a safe picture.
+
+    They say which of the 256 lowest frequencies (of the cosine transform of 64 x 64 grey pixels) are above
+    their median. The usual 64 bits cannot tell two triangles with other numbers in their corners apart.
+    """
+    with Image.open(io.BytesIO(data)) as image:
+        grey = image.convert("L").resize((64, 64), Image.Resampling.LANCZOS)
+    low = dctn(np.asarray(grey, dtype=np.float32), norm="ortho")[:16, :16].ravel()
+    bits = low > np.median(low[1:])  # the first is the mean brightness
+    return int.from_bytes(np.packbits(bits).tobytes())
+
+
+def hamming(a: int, b: int) -> int:
+    """The number of bits in which two hashes differ."""
+    return (a ^ b).bit_count()
+
+
+def _refused(width: int, height: int) -> Drop | None:
+    size = f"{width} x {height} pixels"
+    if width * height > MOST_PIXELS:
+        return Drop("too many pixels", f"{size}; at most {MOST_PIXELS:,} are decoded")
+    if max(width, height) >= RATIO * min(width, height):
+        return Drop("too thin", f"{size}; the sides must differ by less than a factor of {RATIO}")
+    if min(width, height) < SHORTEST:
+        return Drop("too small", f"{size}; a side must have at least {SHORTEST}")
+    return None
+
+
+def _is_safe(image: Image.Image, longest: int) -> bool:
+    return (
+        image.format in ("PNG", "JPEG")
+        and image.mode == "RGB"
+        and not image.has_transparency_data
+        and getattr(image, "n_frames", 1) == 1
+        and image.getexif().get(ExifTags.Base.Orientation, 1) == 1
+        and max(image.size) <= longest
+    )
