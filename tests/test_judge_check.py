@@ -320,19 +320,19 @@ def test_what_a_judge_costs(tmp_path: Path) -> None:
     judge = Scripted(said(1, 0, 1), CAUSES[0])
     judge.asked = 7  # used elsewhere before
     report = report_of(judge, tmp_path, size=100, repeats=3)
-    assert judge.samples == [0] * 100 + [1] * 100 + [2] * 100
+    assert judge.samples == [0] * 100 + [1] * 100 + [2] * 100 and report["verdicts"] == 150
     assert report["usage"]["calls"] == 900 and report["usage"]["latency_p50"] == 0.2
     assert report["paper"] == {
-        "rollouts": 1_050_000, "calls": 3_150_000, "tokens_in": 630_000_000, "tokens_out": 94_500_000,
-        "cost": 1050.0,
+        "rollouts": 1_050_000, "calls": 6_300_000, "tokens_in": 1_260_000_000, "tokens_out": 189_000_000,
+        "cost": 2100.0,
     }  # fmt: skip
-    assert "1,050,000 rollouts" in markdown(report) and "$1,050.00" in markdown(report)
+    assert "1,050,000 rollouts" in markdown(report) and "$2,100.00" in markdown(report)
     assert report["seconds_per_case"]["p50"] <= report["seconds_per_case"]["p95"] <= report["seconds"]
 
 
 def test_the_projection_counts_what_the_cache_saved() -> None:
     usage = {"replies": 10, "cache_hits": 30, "tokens_in": 1000, "tokens_out": 100, "cost": 0.5}
-    found = project(usage, 40)  # one call a case, of 100 and 10 tokens and five cents
+    found = project(usage, 40)  # one call a verdict, of 100 and 10 tokens and five cents
     assert found == {
         "rollouts": PAPER_ROLLOUTS, "calls": PAPER_ROLLOUTS, "tokens_in": 100 * PAPER_ROLLOUTS,
         "tokens_out": 10 * PAPER_ROLLOUTS, "cost": 0.05 * PAPER_ROLLOUTS,

@@ -83,7 +83,7 @@ async def check_judge(
         "overall": _records(table, "all"),
         **{name: _records(table, name) for name in GROUPINGS},
         **found.effort(),
-        "paper": project(found.usage, found.asked),
+        "paper": project(found.usage, found.counts()["verdicts"]),
     }
     rows = zip(traces, zip(*found.opinions, strict=True), strict=True)
     lines = [json.dumps(_line(trace, said)) + "\n" for trace, said in rows]
@@ -161,16 +161,16 @@ def _shown(usage: dict[str, float]) -> dict[str, str]:
     return parts | ({"cost": f"${usage['cost']:,.2f}"} if usage.get("cost") else {})
 
 
-def project(usage: dict[str, float], cases: int) -> dict[str, float | None] | None:
-    """What judging all rollouts of the paper would use at the rate measured here, if each had a trace.
+def project(usage: dict[str, float], verdicts: int) -> dict[str, float | None] | None:
+    """What a verdict on every rollout of the paper would use, at the calls and tokens a verdict as measured.
 
-    cost is None where the judge has no prices. The whole is None where the judge reports no tokens, or has
-    answered from its cache alone.
+    An answer from the cache counts as the call that it once was. cost is None where the judge has no prices;
+    the whole is None where it reports no tokens, or has answered from its cache alone.
     """
     replies = usage.get("replies", 0)
-    if not (cases and replies and usage.get("tokens_in")):
+    if not (verdicts and replies and usage.get("tokens_in")):
         return None
-    calls = (replies + usage.get("cache_hits", 0)) / cases * PAPER_ROLLOUTS
+    calls = (replies + usage.get("cache_hits", 0)) / verdicts * PAPER_ROLLOUTS
     whole = {name: round(usage[name] / replies * calls) for name in ("tokens_in", "tokens_out")}
     cost = usage.get("cost", 0) / replies * calls
     return {"rollouts": PAPER_ROLLOUTS, "calls": round(calls), **whole, "cost": round(cost, 2) or None}

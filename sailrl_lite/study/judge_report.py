@@ -78,12 +78,13 @@ def _effort(report: dict[str, Any]) -> list[str]:
         f"- {report['seconds']:,.1f} s in all; {pace['p50']:.3g} s an opinion (the median over the chunks "
         f"that the judge is given), 95th percentile {pace['p95']:.3g} s"
     ]
-    lines += [f"- {name.replace('_', ' ')}: {_plain(value)}" for name, value in usage.items()]
+    told = {name: value for name, value in usage.items() if not name.startswith("no_verdict")}
+    lines += [f"- {name.replace('_', ' ')}: {_plain(value)}" for name, value in told.items()]
     if paper:
         cost = "no prices were given" if paper["cost"] is None else f"${paper['cost']:,.2f}"
         lines.append(
-            f"- at this rate the paper's {paper['rollouts']:,} rollouts (70,000 prompts, 3 epochs, 5 each), "
-            f"if every one had a trace: {paper['calls']:,} calls, {paper['tokens_in']:,} tokens in, "
+            f"- at this rate a verdict on each of the paper's {paper['rollouts']:,} rollouts (70,000 "
+            f"prompts, 3 epochs, 5 each) takes {paper['calls']:,} calls, {paper['tokens_in']:,} tokens in, "
             f"{paper['tokens_out']:,} tokens out, {cost}"
         )
     return [*lines, f"- sailrl-lite {report['version']}"]
