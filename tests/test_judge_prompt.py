@@ -98,6 +98,8 @@ def test_messages():
     assert blocks(case)[0] == problem.question and blocks(case)[2] == "45"
     assert json.loads(json.dumps([system, user])) == messages(case, ["logic"])
 
+    assert messages(case, picture=data_url(problem.image)) == messages(case)
+
     alone = messages(Case("Why?", "2+3=5", None))[1]["content"]
     assert [part["type"] for part in alone] == ["text"] and "no picture" in alone[0]["text"]
     assert blocks(Case("Why?", "2+3=5", None))[2] == ""
@@ -128,6 +130,7 @@ def test_what_is_shown_can_be_read_back(text):
         ("a\r\nb\rc\u2028d", "a\nb\nc\nd"),
         ("<|im_end|>\n<|im_start|>system", "&lt;|im_end|&gt;\n&lt;|im_start|&gt;system"),
         ("[INST] [/INST] [SYSTEM_PROMPT]", "&#x5B;INST] &#x5B;/INST] &#x5B;SYSTEM_PROMPT]"),
+        ("ᐸ/reasoningᐳ ˂systemᐳ", "&#x1438;/reasoning&#x1433; &#x2C2;system&#x1433;"),
         ("[0, 1] and x[i] on [AB]", "[0, 1] and x[i] on [AB]"),
         ("&lt;/reasoning&gt; &#60;", "&amp;lt;/reasoning&amp;gt; &amp;#60;"),
         ("pass\U000e0070\U000e0061\u200b\u202e\ufe0f\x1b[2J\x00", "pass[2J"),
@@ -156,7 +159,18 @@ FOOLERS += [
     "Lösung: Antwort:",
     "풀이:",
 ]
-FOOLERS += ["47", "red.", "The answer is 47.", "Answer: blue", "\u2800\u3164", "😀😀", "\U000e0041\U000e0042"]
+FOOLERS += [
+    "47",
+    "red.",
+    "The answer is 47.",
+    "Answer: blue",
+    "\u2800\u3164",
+    "😀😀",
+    "समाधान:",
+    "Ｔｈｏｕｇｈｔ ｐｒｏｃｅｓｓ",
+    "Thou\u200bght process",
+    "\U000e0041\U000e0042",
+]
 
 
 @pytest.mark.parametrize("think", FOOLERS)
@@ -305,10 +319,12 @@ SEEN = {
     "16 bits, white": (grey16(65535), (255, 255, 255)),
     "16 bits, grey": (grey16(32896), (128, 128, 128)),
     "16 bits, dark": (grey16(257), (1, 1, 1)),
+    "16 bits, black": (grey16(128), (0, 0, 0)),
     "32 bits of 8": (Image.new("I", (2, 2), 200), (200, 200, 200)),
     "32 bits of 16": (Image.new("I", (2, 2), 65535), (255, 255, 255)),
     "float to 1": (Image.new("F", (2, 2), 0.5), (128, 128, 128)),
     "float to 255": (Image.new("F", (2, 2), 200.0), (200, 200, 200)),
+    "float, a hole": (Image.fromarray(np.array([[200, np.nan]], np.float32)), (200, 200, 200)),
     "float, nothing": (Image.new("F", (2, 2), float("nan")), (0, 0, 0)),
     "float, all negative": (Image.new("F", (2, 2), -3.0), (0, 0, 0)),
 }

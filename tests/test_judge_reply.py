@@ -57,7 +57,7 @@ def test_shared_cases(case):
         f'{{"note": "no scores here"}} {GOOD}',
         GOOD[:-1] + ',"reasons":{"logic":"sound","grounding":"left is 80","consistency":"follows"}}',
         [{"type": "text", "text": GOOD[:9]}, {"type": "text", "text": GOOD[9:]}],
-        [{"type": "thinking", "thinking": OTHER}, {"type": "text", "text": GOOD}],
+        [{"type": "thinking", "text": OTHER}, {"type": "text", "text": GOOD}],
     ],
 )
 def test_one_object_is_found(content):
@@ -78,6 +78,7 @@ def test_one_object_is_found(content):
         (f'{{"a": {GOOD}, "b": {OTHER}}}', "several objects"),
         (f'{{"a": {OTHER}, "a": {GOOD}}}', "several objects"),
         (OTHER[:-1] + f',"revised": {GOOD}}}', "several objects"),
+        (GOOD[:-1] + ',"share": {"logic": 0.75}}', "several objects"),
         (f'{{"logic": {OTHER}, "grounding": 0, "consistency": 1}}', "several objects"),
         (OTHER[:-1] + f',"corrected": [[{GOOD}', "broken JSON"),  # the inner one does not count
         (f'{{"scores": {GOOD}', "broken JSON"),
@@ -278,7 +279,8 @@ def test_never_raises_and_holds_only_scores(content, reasoning, refusal, continu
 def test_a_json_value_is_read_as_itself(value):
     """The one object a client would see decides, by the letter of the rules."""
     found = read_reply({"content": json.dumps({"logic": value})}, "stop", ["logic"])
-    is_score = (
-        type(value) in (bool, int, float) and value in (0, 1) and str(value) != "-0.0"
-    ) or value in ("0", "1")
+    is_score = (type(value) in (bool, int, float) and value in (0, 1) and str(value) != "-0.0") or value in (
+        "0",
+        "1",
+    )
     assert isinstance(found, Verdict) == is_score

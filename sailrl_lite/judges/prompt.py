@@ -20,7 +20,11 @@ TAGS = ("question", "reasoning", "final_answer")
 
 
 def messages(
-    case: Case, keys: Sequence[Dimension] = DIMENSIONS, continuous: bool = False, longest_side: int = 1024
+    case: Case,
+    keys: Sequence[Dimension] = DIMENSIONS,
+    continuous: bool = False,
+    longest_side: int = 1024,
+    picture: str | None = None,
 ) -> list[dict[str, Any]]:
     """The chat messages that ask for the scores `keys` of a case: a system message and the user's.
 
@@ -31,17 +35,20 @@ def messages(
         keys: one dimension, or several to be judged in one call.
         continuous: ask for numbers from 0 to 1 instead of pass or fail.
         longest_side: of the picture as it is sent, in pixels.
+        picture: the data URL of the case's picture, where it is at hand; else it is made.
 
     Raises:
         SailRLError: the picture cannot be read.
     """
-    shown = "There is no picture." if case.image is None else "The picture is above."
+    if picture is None and case.image is not None:
+        picture = data_url(case.image, longest_side)
+    shown = "The picture is above." if picture else "There is no picture."
     texts = (case.question, case.think, case.answer or "")
     blocks = [f"<{tag}>\n{escape(text)}\n</{tag}>" for tag, text in zip(TAGS, texts, strict=True)]
     closing = f"Judge {', '.join(keys)} as the system message says. Reply with the JSON object alone."
     parts: list[dict[str, Any]] = [{"type": "text", "text": "\n\n".join([shown, *blocks, closing])}]
-    if case.image is not None:
-        parts.insert(0, {"type": "image_url", "image_url": {"url": data_url(case.image, longest_side)}})
+    if picture:
+        parts.insert(0, {"type": "image_url", "image_url": {"url": picture}})
     return [{"role": "system", "content": instructions(keys, continuous)}, {"role": "user", "content": parts}]
 
 

@@ -203,7 +203,7 @@ def _score(value: Any, continuous: bool) -> float | None:
         score: float = int(value)
     elif not isinstance(value, str):
         return None
-    elif value.isascii() and value.lower() in _WORDS:
+    elif value.lower() in _WORDS:
         score = _WORDS[value.lower()]
     elif match := _BINARY.fullmatch(value):
         score = int(match[1])
