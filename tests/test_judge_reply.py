@@ -279,8 +279,6 @@ def test_never_raises_and_holds_only_scores(content, reasoning, refusal, continu
 def test_a_json_value_is_read_as_itself(value):
     """The one object a client would see decides, by the letter of the rules."""
     found = read_reply({"content": json.dumps({"logic": value})}, "stop", ["logic"])
-    is_score = (type(value) in (bool, int, float) and value in (0, 1) and str(value) != "-0.0") or value in (
-        "0",
-        "1",
-    )
+    number = type(value) in (bool, int, float) and value in (0, 1) and str(value) != "-0.0"
+    is_score = number or value in ("0", "1")
     assert isinstance(found, Verdict) == is_score
