@@ -319,7 +319,7 @@ def scored_trace(problem: Problem, think: str, answer: str) -> Figure:
     Bars are the binary scores and their mean, the thinking reward; diamonds the continuous ones.
     """
     use_style()
-    figure, axes = plt.subplots(1, 3, figsize=(11, 3.2), width_ratios=[1, 2.3, 1.2])
+    figure, axes = plt.subplots(1, 3, figsize=(11, 3.2), width_ratios=[1, 2.6, 1.1])
     axes[0].imshow(problem.image)
     axes[0].set_xlabel(_caption(problem, 30))
     axes[0].set_title(f"{problem.family} ({problem.kind})")
@@ -328,7 +328,7 @@ def scored_trace(problem: Problem, think: str, answer: str) -> Figure:
     for row, finding in enumerate(verdict.findings):
         mark, color = ("✓", "0.25") if finding.passed else ("✗", _RED)
         why = "" if finding.passed else f"   {', '.join(finding.failed)}: {finding.reason}"
-        axes[1].text(0.02, 0.96 - 0.095 * row, f"{mark} {str(finding.statement)[:30]}{why}"[:74], va="top",
+        axes[1].text(0.02, 0.96 - 0.095 * row, f"{mark} {str(finding.statement)[:30]}{why}"[:80], va="top",
                      color=color, family="monospace", fontsize=8.2, transform=axes[1].transAxes,
                      clip_on=True)  # fmt: skip
     axes[1].set_title("Line by line")
