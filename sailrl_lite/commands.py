@@ -1,4 +1,4 @@
-"""The subcommands that train and measure: preview, sft, rl, evaluate, spine; `cli` has the parser."""
+"""The subcommands that train and measure: preview, sft, rl, judge-check, ...; `cli` has the parser."""
 
 import argparse
 import json
@@ -7,13 +7,14 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sailrl_lite.config import SHIPPED, RLConfig, SFTConfig, check_rung, check_seed
+from sailrl_lite.config import SHIPPED, JudgeConfig, RLConfig, SFTConfig, check_rung, check_seed
 from sailrl_lite.errors import SailRLError
-from sailrl_lite.judges.specs import JUDGES
+from sailrl_lite.judges.specs import JUDGES, get_judge
 from sailrl_lite.rewards import REWARDS
 
 Subparsers = Any  # argparse's own name for it is private
-Config = TypeVar("Config", RLConfig, SFTConfig)
+AnyConfig = RLConfig | SFTConfig | JudgeConfig
+Config = TypeVar("Config", RLConfig, SFTConfig, JudgeConfig)
 
 
 def add_commands(subparsers: Subparsers) -> None:
@@ -24,6 +25,8 @@ def add_commands(subparsers: Subparsers) -> None:
     add_evaluate(subparsers)
     add_ask(subparsers)
     add_spine(subparsers)
+    add_judge_check(subparsers)
+    add_judge_train(subparsers)
 
 
 class _Help(argparse.ArgumentDefaultsHelpFormatter):
@@ -41,7 +44,9 @@ def _parser(subparsers: Subparsers, name: str, help: str, more: str = "") -> arg
     )  # fmt: skip
 
 
-def _add_run_options(parser: argparse.ArgumentParser, out: str, config: type[RLConfig | SFTConfig]) -> None:
+def _add_run_options(
+    parser: argparse.ArgumentParser, out: str, config: type[RLConfig | SFTConfig | JudgeConfig]
+) -> None:
     usual = config()
     names = ", ".join(f.name for f in fields(config))
     parser.add_argument("--out", type=Path, default=Path(out), help="folder of the run")
@@ -268,4 +273,52 @@ def run_spine(args: argparse.Namespace) -> int:
     figure = figures.save(figures.spine(spine.by_seed(table)), args.figure)
     print(spine.markdown(table))
     print(f"table: {file}, figure: {figure}")
+    return 0
+
+
+# -------------------- judge-check, judge-train
+
+
+def add_judge_check(subparsers: Subparsers) -> None:
+    parser = _parser(
+        subparsers, "judge-check", "measure how far a judge can be trusted, against the exact truth",
+        "Shows a judge a fixed labelled set of micro-world traces (clean, with an error of the teacher, and "
+        "built to fool it) and writes accuracy, false-pass and false-fail rates, Cohen's kappa, the agreement "
+        "of repeats, cost and latency, by dimension and family, as JSON, Markdown and a figure. What an LLM "
+        "judge says is kept in its cache, so a call that was paid is not paid again.",
+    )  # fmt: skip
+    parser.add_argument("--judge", default="exact", help=JUDGES)
+    parser.add_argument("--traces", type=int, default=650, help="size of the labelled set")
+    parser.add_argument("--repeats", type=int, default=2, help="independent opinions asked of each trace")
+    parser.add_argument("--continuous", action="store_true", help="ask for scores anywhere in [0, 1]")
+    parser.add_argument("--out", type=Path, default=Path("runs/judge-check"), help="folder of the report")
+    _add_quiet(parser)
+    parser.set_defaults(run=run_judge_check)
+
+
+def run_judge_check(args: argparse.Namespace) -> int:
+    from sailrl_lite.study.judge_check import run_check
+
+    judge = get_judge(args.judge)
+    report = run_check(judge, args.out, args.repeats, args.continuous, not args.quiet, args.traces)
+    print(report.with_suffix(".md").read_text(encoding="utf-8"))
+    print(f"report: {report.parent}")
+    return 0
+
+
+def add_judge_train(subparsers: Subparsers) -> None:
+    parser = _parser(
+        subparsers, "judge-train", "train the learned judge on traces that the exact verifier has labelled",
+        "This is how the shipped data/micro-judge was made. Takes minutes on two cores.",
+    )  # fmt: skip
+    _add_run_options(parser, "runs/judge", JudgeConfig)
+    parser.add_argument("--checkpoint", help="folder of the policy to start from (default: the shipped one)")
+    parser.set_defaults(run=run_judge_train)
+
+
+def run_judge_train(args: argparse.Namespace) -> int:
+    from sailrl_lite.training.judge import train_judge
+
+    config = _configured(args, JudgeConfig(), "seed", "steps", "checkpoint")
+    print(f"judge: {train_judge(config, args.out, args.resume, not args.quiet)}")
     return 0

@@ -112,7 +112,7 @@ def _noisy(spec: Spec) -> Judge:
 
 
 def _llm(spec: Spec) -> Judge:
-    from sailrl_lite.judges.client import Endpoint
+    from sailrl_lite.judges.endpoint import Endpoint
     from sailrl_lite.judges.llm import LLMJudge
 
     if not spec.first:
