@@ -283,8 +283,8 @@ def add_judge_check(subparsers: Subparsers) -> None:
     parser = _parser(
         subparsers, "judge-check", "measure how far a judge can be trusted, against the exact truth",
         "Shows a judge a fixed labelled set of micro-world traces (clean, with an error of the teacher, and "
-        "built to fool it) and writes accuracy, false-pass and false-fail rates, Cohen's kappa, the agreement "
-        "of repeats, cost and latency, by dimension and family, as JSON, Markdown and a figure. What an LLM "
+        "built to fool it) and writes accuracy, false-pass and false-fail rates, Cohen's kappa, agreement of "
+        "repeats, cost and latency, by dimension and family, as JSON, Markdown and a figure. What an LLM "
         "judge says is kept in its cache, so a call that was paid is not paid again.",
     )  # fmt: skip
     parser.add_argument("--judge", default="exact", help=JUDGES)
@@ -298,11 +298,12 @@ def add_judge_check(subparsers: Subparsers) -> None:
 
 def run_judge_check(args: argparse.Namespace) -> int:
     from sailrl_lite.study.judge_check import run_check
+    from sailrl_lite.study.judge_report import overview
 
     judge = get_judge(args.judge)
     report = run_check(judge, args.out, args.repeats, args.continuous, not args.quiet, args.traces)
-    print(report.with_suffix(".md").read_text(encoding="utf-8"))
-    print(f"report: {report.parent}")
+    print(overview(json.loads(report.read_text(encoding="utf-8"))))
+    print(f"report: {report.with_suffix('.md')}")
     return 0
 
 
