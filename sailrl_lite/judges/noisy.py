@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from sailrl_lite.errors import SailRLError
 from sailrl_lite.judges.protocol import DIMENSIONS, Case, Dimension, Judge, NoVerdict, Verdict
@@ -31,7 +32,8 @@ class NoisyJudge(Judge):
         self.inner, self.seed = inner, seed
         self.false_pass = _by_dimension("false_pass", false_pass)
         self.false_fail = _by_dimension("false_fail", false_fail)
-        self.name = f"noisy {inner.name}"
+        rates = (f"false pass {_shown(self.false_pass)}", f"false fail {_shown(self.false_fail)}")
+        self.name = f"noisy {inner.name} ({', '.join(rates)})"
         self.paid = inner.paid
 
     async def judge(
@@ -49,6 +51,12 @@ class NoisyJudge(Judge):
 
     def usage(self) -> dict[str, float]:
         return self.inner.usage()
+
+    def status(self) -> str:
+        return self.inner.status()
+
+    def keep(self, folder: Path) -> None:
+        self.inner.keep(folder)
 
     def _turned(self, case: Case, verdict: Verdict) -> Verdict:
         values, response = dict(verdict.values), _identity(case)
@@ -73,6 +81,12 @@ def _by_dimension(name: str, rate: Rate) -> dict[Dimension, float]:
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
             raise SailRLError(f"{name} must be a rate in [0, 1], or one for each dimension, not {value!r}")
     return {dimension: rates.get(dimension, 0.0) for dimension in DIMENSIONS}
+
+
+def _shown(rates: Mapping[Dimension, float]) -> str:
+    """One number where all are the same."""
+    values = [f"{rate:g}" for rate in rates.values()]
+    return values[0] if len(set(values)) == 1 else "/".join(values)
 
 
 def _identity(case: Case) -> list[str | None]:
