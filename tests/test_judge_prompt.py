@@ -17,7 +17,7 @@ from PIL import Image
 
 from sailrl_lite.errors import SailRLError
 from sailrl_lite.judges.attacks import ATTACKS, attacks
-from sailrl_lite.judges.picture import data_url
+from sailrl_lite.pictures import data_url
 from sailrl_lite.judges.prompt import (
     LONGEST,
     TAGS,

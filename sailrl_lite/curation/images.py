@@ -14,7 +14,7 @@ from scipy.fft import dctn
 
 from sailrl_lite.curation.pipeline import Drop
 from sailrl_lite.curation.schema import Row
-from sailrl_lite.judges.picture import upright
+from sailrl_lite.pictures import upright
 
 LONGEST = 2048  # pixels; a longer side is made this long
 SHORTEST = 4  # pixels; a shorter side shows nothing

@@ -2,17 +2,14 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
-
-from PIL import Image
 
 from sailrl_lite.judges.client import ChatClient, Endpoint
 from sailrl_lite.judges.outcome import Message
-from sailrl_lite.judges.picture import data_url
 from sailrl_lite.judges.prompt import messages, schema, screen
 from sailrl_lite.judges.protocol import DIMENSIONS, Case, Dimension, Judge, NoVerdict, Verdict
 from sailrl_lite.judges.reply import read_reply
+from sailrl_lite.pictures import data_url
 
 
 class LLMJudge(Judge):
@@ -74,7 +71,7 @@ class LLMJudge(Judge):
         self, case: Case, picture: str | None, keys: tuple[Dimension, ...], continuous: bool, sample: int
     ) -> Verdict | NoVerdict:
         """The scores `keys`; asked for again where a reply came that holds no verdict."""
-        asked, form = _messages(case, picture, keys, continuous), schema(keys, continuous)
+        asked, form = messages(case, keys, continuous, picture=picture), schema(keys, continuous)
         for attempt in range(self.endpoint.reasks + 1):
             reply = await self._client.ask(asked, form, sample, attempt)
             if isinstance(reply, Message):
@@ -84,22 +81,6 @@ class LLMJudge(Judge):
             if isinstance(found, Verdict) or (found is reply and found.cause != "bad reply"):
                 break
         return found
-
-
-_STAND_IN = Image.new("RGB", (1, 1))
-
-
-def _messages(
-    case: Case, picture: str | None, keys: Sequence[Dimension], continuous: bool
-) -> list[dict[str, Any]]:
-    """The messages of a case with its picture as it was encoded already: once, and not for each dimension."""
-    if picture is None:
-        return messages(case, keys, continuous)
-    asked = messages(replace(case, image=_STAND_IN), keys, continuous)
-    for part in asked[-1]["content"]:
-        if part["type"] == "image_url":
-            part["image_url"] = {"url": picture}
-    return asked
 
 
 async def _together(coroutines: Any) -> list[Any]:

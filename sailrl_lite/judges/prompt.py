@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
-from sailrl_lite.judges.picture import data_url
 from sailrl_lite.judges.protocol import DIMENSIONS, Case, Dimension, NoVerdict, Verdict
+from sailrl_lite.pictures import data_url
 
 LONGEST = 20_000  # characters of question, trace and answer together
 TAGS = ("question", "reasoning", "final_answer")

@@ -14,6 +14,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from sailrl_lite.errors import SailRLError
+from sailrl_lite.pictures import upright
 
 CELL = 28
 WIDTH, HEIGHT = 4 * CELL, 2 * CELL
@@ -154,14 +155,17 @@ def read_picture(path: str | Path) -> Image.Image:
     """
     try:
         with Image.open(path) as image:
-            upright = ImageOps.exif_transpose(image).convert("RGBA")
+            return fit(image)
     except FileNotFoundError:
         raise SailRLError(f"there is no picture {path}; check the name") from None
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise SailRLError(f"{path} cannot be read as a picture ({error}); give a PNG or JPEG file") from error
-    opaque = Image.new("RGBA", upright.size, "white")
-    opaque.alpha_composite(upright)
-    return ImageOps.pad(opaque.convert("RGB"), (WIDTH, HEIGHT), color="white")
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError, SailRLError) as error:
+        why = error.__cause__ if isinstance(error, SailRLError) else error
+        raise SailRLError(f"{path} cannot be read as a picture ({why}); give a PNG or JPEG file") from error
+
+
+def fit(image: Image.Image) -> Image.Image:
+    """A picture of any size and mode as the micro policy takes it; one of the world's own stays as it is."""
+    return ImageOps.pad(upright(image), (WIDTH, HEIGHT), color="white")
 
 
 def _draw_shape(
