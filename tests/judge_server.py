@@ -198,8 +198,8 @@ class _Http:
                         break
                 finally:
                     self.in_flight -= 1
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            pass  # the client or the test has gone
         finally:
             writer.close()
 

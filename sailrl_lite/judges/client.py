@@ -81,7 +81,7 @@ class ChatClient:
         )
         async with self.open() as place:
             while key in place.flights:  # the same is being asked right now
-                shared = await place.flights[key]
+                shared = await asyncio.shield(place.flights[key])
                 if shared is not None:
                     self.ledger.count_hit()
                     return shared
@@ -252,8 +252,10 @@ class _Place:
                 api_key=self.key, base_url=endpoint.address, max_retries=0, timeout=endpoint.timeout
             )
         asked = dialect.parameters(call.schema, endpoint.reply_tokens, call.temperature)
+        asked["messages"] = call.messages
+        # An `extra_body` is sent as it is; to look through it for names to translate is a fifth of the work.
         create = self._client.chat.completions.with_raw_response.create
-        return (await create(model=endpoint.model, messages=call.messages, **asked)).http_response
+        return (await create(model=endpoint.model, messages=[], extra_body=asked)).http_response
 
     async def close(self) -> None:
         if self._client is not None:
