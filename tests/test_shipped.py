@@ -7,6 +7,10 @@ import pandas as pd
 import pytest
 
 from sailrl_lite.config import SHIPPED
+from sailrl_lite.judges.check import check
+from sailrl_lite.judges.labelled import labelled_set
+from sailrl_lite.judges.protocol import DIMENSIONS, Verdict
+from sailrl_lite.judges.reply import read_reply
 from sailrl_lite.study import spine
 from sailrl_lite.study.evaluation import evaluate, unseen_problems
 from sailrl_lite.training.models import load_checkpoint
@@ -55,3 +59,21 @@ def test_the_readme_shows_the_table_that_ships():
 @pytest.mark.parametrize("name", ["README.md", "model.safetensors", "config.json"])
 def test_the_policy_comes_with_its_card_and_is_small(name):
     assert 0 < (SHIPPED / name).stat().st_size < 8_000_000
+
+
+def test_the_recorded_llm_judged_the_labelled_set_as_the_data_readme_says():
+    rows = [json.loads(line) for line in (ROOT / "data" / "judge-transcript.jsonl").read_text().splitlines()]
+    traces = labelled_set()[::12]
+    assert [(row["id"], row["think"], row["answer"]) for row in rows] == [
+        (trace.id, trace.case.think, trace.case.answer) for trace in traces[: len(rows)]
+    ]
+    verdicts = [read_reply(row["message"], row["finish_reason"], row["keys"]) for row in rows]
+    assert len(verdicts) == 54 and all(isinstance(verdict, Verdict) for verdict in verdicts)
+    table = check([trace.truth for trace in traces], [verdicts]).set_index("dimension")
+    stated = (ROOT / "data" / "README.md").read_text()
+    for name in DIMENSIONS:
+        row = table.loc[name]
+        right = row.n_true_pass + row.n_true_fail
+        wrong, fine = row.n_false_pass + row.n_true_fail, row.n_true_pass + row.n_false_fail
+        line = f"| {name} | {right} of 54 | {row.n_false_pass} of {wrong} | {row.n_false_fail} of {fine} |"
+        assert f"{line} {row.kappa:.2f} |" in stated
