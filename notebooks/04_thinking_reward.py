@@ -48,7 +48,7 @@ from sailrl_lite.training.reward import grade
 from sailrl_lite.world.problems import FAMILIES, Fact, make_problem
 
 check_rung(RUNG)
-pd.set_option("display.max_colwidth", 140)
+pd.set_option("display.max_colwidth", 200)
 
 # %% [markdown]
 # ## 1. Lucky success
@@ -751,6 +751,37 @@ assert isinstance(read_reply({"content": replies["in prose"]}, "stop", ["consist
 assert not isinstance(read_reply({"content": replies["a mark out of ten"]}, "stop", ["consistency"]), Verdict)
 
 # %% [markdown]
+# And what does a real model say? `data/judge-transcript.jsonl` holds replies to this prompt, so that you can
+# look at some without an endpoint (`data/README.md` says whose they are, and how they were come by). They
+# are few, and they were not independent of each other; take them as examples, not as a measurement.
+
+# %%
+import json
+
+rows = []
+for line in (SHIPPED.parent / "judge-transcript.jsonl").read_text("utf-8").splitlines():
+    row = json.loads(line)
+    found = verify(make_problem(row["family"], row["seed"], row["split"]), row["think"], row["answer"])
+    said = read_reply(row["message"], row["finish_reason"], row["keys"])
+    about = f"{row['family']}: {row['think']}\nanswer {row['answer']}".replace("\n", ", ")
+    if isinstance(said, Verdict):
+        scores = [(key, getattr(found, key), said.values[key], said.reasons.get(key)) for key in row["keys"]]
+        rows += [[about, *score] for score in scores]
+transcript = pd.DataFrame(rows, columns=["response", "score", "exact", "model", "the model's reason"])
+
+# %%
+agrees = transcript["exact"] == transcript["model"]
+print(f"{len(transcript)} scores, {agrees.sum()} of them as the verifier gives them; some fails:")
+display(transcript[agrees & (transcript["exact"] == 0)][:3])
+print("and where the two differ:")
+display(transcript[~agrees][:3])
+assert agrees.mean() > 0.5
+
+# %% [markdown]
+# Read the second table with an open mind. A trace that reads two things and answers with one of them is not
+# what either prompt or verifier was written for, and who is right may be argued. Most disputes between
+# judges are about such borders.
+#
 # ## 11. Your own trace
 # Any family, any seed. Edit and run.
 

@@ -23,9 +23,9 @@ def list_options(stem: str, options: Sequence[str]) -> str:
 def split_options(question: str) -> tuple[str, tuple[str, ...]]:
     r"""The stem of a question and the texts of its options; no options if it lists none.
 
-    They are labelled from A on, two at least and all alike, as (A), A., A) or A:, and begin with a line, a sentence or a
-    heading such as "Options:". The text of an option may be empty: it is then in the picture. What follows
-    the line of the last option goes to the stem.
+    They are labelled from A on, two at least and all alike, as (A), A., A) or A:, and begin with a line, a
+    sentence or a heading such as "Options:". The text of an option may be empty: it is then in the picture.
+    What follows the line of the last option goes to the stem.
 
     >>> split_options("How many?\nChoices:\nA:3\nB:4\nAnswer with the letter.")
     ('How many?\nAnswer with the letter.', ('3', '4'))

@@ -32,7 +32,7 @@ def sft_dataset(rows: int, noise: Noise, captions: int = 0, shortcut: float = 0.
         completion = [{"role": "assistant", "content": response}]
         return {"prompt": prompt_of(question), "completion": completion, "image": problem.image}
 
-    return _numbered(rows, lesson)
+    return numbered(rows, lesson)
 
 
 def rl_dataset(rows: int, families: Sequence[str] = tuple(FAMILIES), shortcut: float = 0.0) -> Dataset:
@@ -49,10 +49,10 @@ def rl_dataset(rows: int, families: Sequence[str] = tuple(FAMILIES), shortcut: f
             "problem": problem,
         }
 
-    return _numbered(rows, example)
+    return numbered(rows, example)
 
 
-def _numbered(rows: int, make: Callable[[int], dict[str, Any]]) -> Dataset:
+def numbered(rows: int, make: Callable[[int], dict[str, Any]]) -> Dataset:
     def transform(batch: dict[str, list[int]]) -> dict[str, list[Any]]:
         made = [make(index) for index in batch["index"]]
         return {key: [row[key] for row in made] for key in made[0]}

@@ -1,21 +1,23 @@
 """Supervised fine-tuning of the micro policy from scratch: TRL's SFTTrainer on lessons that never repeat."""
 
 import os
+from collections.abc import Callable
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
+from datasets import Dataset
 from transformers.trainer_callback import PrinterCallback
 from trl import SFTConfig as TrlConfig
 from trl import SFTTrainer
 
-from sailrl_lite.config import SFTConfig
+from sailrl_lite.config import JudgeConfig, SFTConfig
 from sailrl_lite.files import saving, write_text
 from sailrl_lite.training.callbacks import StopBetweenBatches, Watch, stop_on_interrupt
 from sailrl_lite.training.data import sft_dataset
-from sailrl_lite.training.models import build_policy, build_processor, save_checkpoint
+from sailrl_lite.training.models import MicroProcessor, Policy, build_policy, build_processor, save_checkpoint
 from sailrl_lite.training.runs import (
     Interrupted,
     check_finite,
@@ -26,7 +28,7 @@ from sailrl_lite.training.runs import (
 )
 
 BAR = (("loss", "loss"), ("token accuracy", "mean_token_accuracy"))
-_LOG_EVERY = 20
+_LOG_EVERY, _SAVE_EVERY = 20, 500
 
 
 class _Trainer(SFTTrainer):
@@ -57,6 +59,31 @@ def train_sft(config: SFTConfig, out: Path, resume: bool = False, bar: bool = Tr
     claim_folder(config, out, resume)
     processor = build_processor()
     policy = build_policy(processor, config.seed, config.width, config.layers)
+    lessons = sft_dataset(
+        config.steps * config.batch, config.noise, config.captions * config.batch, config.shortcut
+    )
+    fit(policy, processor, lessons, config, out, resume, bar)
+    folder = save_checkpoint(policy, processor, out / "policy")
+    write_text(folder / "README.md", _card(config, sum(p.numel() for p in policy.parameters())))
+    return folder
+
+
+def fit(
+    policy: Policy,
+    processor: MicroProcessor,
+    lessons: Dataset,
+    config: SFTConfig | JudgeConfig,
+    out: Path,
+    resume: bool,
+    bar: bool,
+    collate: Callable[[list[dict[str, Any]]], dict[str, torch.Tensor]] | None = None,
+) -> None:
+    """Train a model in place, in a run folder that was claimed; checkpoints go to `out`/trainer.
+
+    Args:
+        lessons: at least as many rows as the run has steps x batch, read in order.
+        collate: from rows to model inputs and labels; None is TRL's, for prompts and completions.
+    """
     stop = StopBetweenBatches(1)
     trainer = _Trainer(
         model=policy,
@@ -76,7 +103,7 @@ def train_sft(config: SFTConfig, out: Path, resume: bool = False, bar: bool = Tr
             dataloader_num_workers=min(1, (os.cpu_count() or 1) - 1),
             logging_steps=_LOG_EVERY,
             save_strategy="steps",
-            save_steps=500,
+            save_steps=_SAVE_EVERY,
             save_total_limit=2,
             report_to=[],
             disable_tqdm=True,
@@ -84,9 +111,8 @@ def train_sft(config: SFTConfig, out: Path, resume: bool = False, bar: bool = Tr
             gradient_checkpointing=False,
             dataloader_pin_memory=torch.cuda.is_available(),
         ),
-        train_dataset=sft_dataset(
-            config.steps * config.batch, config.noise, config.captions * config.batch, config.shortcut
-        ),
+        data_collator=collate,
+        train_dataset=lessons,
         processing_class=processor,
         callbacks=[Watch(out, 1, BAR, bar), stop],
     )
@@ -97,9 +123,6 @@ def train_sft(config: SFTConfig, out: Path, resume: bool = False, bar: bool = Tr
     if stop.why and trainer.state.global_step < config.steps:
         raise Interrupted(trainer.state.global_step, config.steps, stop.why, out)
     check_finite(policy)
-    folder = save_checkpoint(policy, processor, out / "policy")
-    write_text(folder / "README.md", _card(config, sum(p.numel() for p in policy.parameters())))
-    return folder
 
 
 def _card(config: SFTConfig, parameters: int) -> str:
