@@ -2,12 +2,13 @@
 
 import functools
 import io
+from collections import Counter
 
 import datasets
 import pytest
 from PIL import Image
 
-from sailrl_lite.curation.pipeline import Batch, Choose, Drop, Dropped, Edit, Map, run
+from sailrl_lite.curation.pipeline import Batch, Choose, Drop, Dropped, Edit, Map, Spread, run
 from sailrl_lite.curation.schema import Change, Row, read_rows, write_rows
 from sailrl_lite.errors import SailRLError
 
@@ -118,3 +119,18 @@ def test_nothing_left_is_no_error(tmp_path):
     steps = [Map("none", lambda row: Drop("no")), Choose("top", lambda row: {}, lambda table: 1 / 0)]
     tally, left = finish(tmp_path, rows(3), steps)
     assert left == [] and tally.counts["none"].dropped == {"no": 3}
+
+
+def test_what_a_choice_watched_and_the_pairs_it_found_are_kept(tmp_path):
+    def key(row):
+        return {"length": None if row.gold == "0" else len(row.gold)}
+
+    def twins(table):  # 10 to 19 go because of 0 to 9
+        return {f"mine-{k}": Drop("twin", other=f"mine-{k - 10}") for k in range(10, 20)}
+
+    tally, left = finish(tmp_path, rows(20), [Choose("twins", key, twins, watch="length")])
+    assert len(left) == 10
+    assert tally.spreads["twins"] == Spread("length", Counter({1: 9, 2: 10}), Counter({1: 9}))
+    assert list(tally.pairs) == [f"mine-{k}" for k in (*range(6), *range(10, 16))]
+    assert tally.pairs["mine-10"].image == picture()
+    assert tally.dropped[0] == Dropped("mine-10", "twins", "twin", other="mine-0")

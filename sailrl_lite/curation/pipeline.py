@@ -23,17 +23,20 @@ from tqdm.auto import tqdm
 from sailrl_lite.curation.schema import Row, read_rows, write_rows
 
 _CHUNK = 32  # rows that go to a process at once
+_PAIRS = 6  # of a step and a reason
 
 
 @dataclass(frozen=True)
 class Drop:
-    """Why a row is left out: `reason` is one of few, to be counted; `detail` is for a person."""
+    """Why a row is left out: `reason` is one of few, to be counted; `detail` is for a person; `other` is the
+    id of the row because of which it goes, as of a duplicate."""
 
     reason: str
     detail: str = ""
+    other: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)  # there may be hundreds of thousands
 class Dropped:
     """A row that a step left out; `step` "read" is the reader."""
 
@@ -41,6 +44,7 @@ class Dropped:
     step: str
     reason: str
     detail: str = ""
+    other: str = ""
 
 
 @dataclass(frozen=True)
@@ -67,11 +71,13 @@ class Choose:
     key: small values of one row, the same names for every row: the columns of a table.
     choose: from that table, indexed by id in the order of the stream, to a Drop or an Edit for each id that
         is not to stay as it is.
+    watch: a column of numbers (None: not counted) to be shown before and after the choice, as of lengths.
     """
 
     name: str
     key: Callable[[Row], Mapping[str, Any]]
     choose: Callable[[pd.DataFrame], Mapping[str, "Drop | Edit"]]
+    watch: str = ""
 
 
 @dataclass(frozen=True)
@@ -95,16 +101,33 @@ class Count:
     seconds: float = 0.0
 
 
+@dataclass(frozen=True)
+class Spread:
+    """How many rows had which value of a watched column before a choice and after it."""
+
+    column: str
+    before: Counter[float]
+    after: Counter[float]
+
+
 @dataclass
 class Tally:
-    """What happened in a run: the count of every step, in their order, and each dropped row."""
+    """What happened in a run.
+
+    counts: of every step, in their order.
+    dropped: each row that was left out.
+    spreads: by step, of those that watch a column.
+    pairs: by id, the first rows that a choice dropped for the sake of another, and these others: to look at.
+    """
 
     counts: dict[str, Count]
     dropped: list[Dropped] = field(default_factory=list)
+    spreads: dict[str, Spread] = field(default_factory=dict)
+    pairs: dict[str, Row] = field(default_factory=dict)
 
     def drop(self, row: str, step: str, why: Drop) -> None:
         self.counts[step].dropped[why.reason] += 1
-        self.dropped.append(Dropped(row, step, why.reason, why.detail))
+        self.dropped.append(Dropped(row, step, why.reason, why.detail, why.other))
 
 
 def run(
@@ -162,7 +185,7 @@ def _read(rows: Iterable[Row | Dropped], tally: Tally) -> Iterator[Row]:
     for row in rows:
         count.rows += 1
         if isinstance(row, Dropped):
-            tally.drop(row.id, "read", Drop(row.reason, row.detail))
+            tally.drop(row.id, "read", Drop(row.reason, row.detail, row.other))
         else:
             yield row
 
@@ -278,6 +301,7 @@ def _choose(
     write_rows(spool, keyed())
     edits: dict[str, list[tuple[str, Edit]]] = {}
     gone: set[str] = set()
+    shown: set[str] = set()
     for step in steps:
         count = tally.counts[step.name]
         started = time.perf_counter()
@@ -289,13 +313,21 @@ def _choose(
             if isinstance(decision, Drop):
                 gone.add(row)
                 tally.drop(row, step.name, decision)
+                if decision.other and count.dropped[decision.reason] <= _PAIRS:
+                    shown |= {row, decision.other}
             else:
                 count.changed += 1
                 edits.setdefault(row, []).append((step.name, decision))
+        if step.watch and len(table):
+            values = table[step.watch].dropna()
+            stays = values[~values.index.isin(gone)]
+            tally.spreads[step.name] = Spread(step.watch, Counter(values.tolist()), Counter(stays.tolist()))
         count.seconds += time.perf_counter() - started
 
     def left() -> Iterator[Row]:
         for row in read_rows(spool):
+            if row.id in shown:
+                tally.pairs[row.id] = row
             if row.id in gone:
                 continue
             for name, edit in edits.get(row.id, ()):
