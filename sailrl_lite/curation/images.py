@@ -1,16 +1,22 @@
-"""Any picture made safe: decoded to its last pixel, upright, opaque RGB, of a size that a model can take.
+"""Pictures: fetched from where a table says they are, and made safe, that is decoded to the last pixel,
+upright, opaque RGB, and of a size that a model can take.
 
 Also two hashes of the pixels, so that the same picture is known again in another file (`content_hash`) or
 after it was compressed or made smaller (`perceptual_hash`).
 """
 
+import base64
+import binascii
 import hashlib
 import io
+import re
 import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import ExifTags, Image
-from scipy.fft import dctn
 
 from sailrl_lite.curation.pipeline import Drop
 from sailrl_lite.curation.schema import Row
@@ -20,6 +26,9 @@ LONGEST = 2048  # pixels; a longer side is made this long
 SHORTEST = 4  # pixels; a shorter side shows nothing
 RATIO = 200  # at which the image processor of Qwen2.5-VL refuses a picture
 MOST_PIXELS = 64_000_000  # a photograph of a good phone; what says more in its header is not decoded
+_COSINES = np.cos(np.pi / 64 * np.arange(16)[:, None] * (np.arange(64) + 0.5))  # (frequency, pixel)
+_COSINES[0] *= np.sqrt(0.5)
+_LARGEST = 64 * 2**20  # bytes of a picture file
 _FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")  # others may start programs, as EPS does
 
 
@@ -29,6 +38,35 @@ def clean_image(row: Row) -> Row | Drop:
     if isinstance(data, Drop):
         return data
     return row if data is row.image else row.with_change("images", "upright, RGB, within limits", image=data)
+
+
+def fetch_image(value: Any, folder: Path | None) -> bytes | Drop:
+    """The bytes of a picture, not looked at yet, from what a cell of a table can hold.
+
+    Args:
+        value: bytes, a path in `folder`, base64, a data URL, a mapping with "bytes" or "path", or a list of
+            one of these.
+        folder: where paths begin, and what they must not lead out of; None: no paths.
+
+    Reasons to drop: "no picture", "several pictures", "missing picture", "path leaves the folder",
+    "too large", "bad base64".
+    """
+    if isinstance(value, list):
+        if len(value) > 1:
+            return Drop("several pictures", f"there are {len(value)}; a row has one")
+        value = value[0] if value else None
+    if isinstance(value, Mapping):
+        value = value.get("bytes") or value.get("path")
+    if isinstance(value, bytes):
+        return value if len(value) <= _LARGEST else Drop("too large", f"a picture of {len(value):,} bytes")
+    if not isinstance(value, str) or not value.strip():
+        return Drop("no picture")
+    value = value.strip()
+    if value.startswith("data:"):
+        return _from_base64(value.partition(",")[2])
+    if re.fullmatch(r"[A-Za-z0-9+/\s]{64,}={0,2}", value):  # a path has a dot in it
+        return _from_base64(value)
+    return _from_file(value, folder) if folder else Drop("missing picture", value[:200])
 
 
 def safe_image(data: bytes, longest: int = LONGEST) -> bytes | Drop:
@@ -79,7 +117,7 @@ def perceptual_hash(data: bytes) -> int:
     """
     with Image.open(io.BytesIO(data)) as image:
         grey = image.convert("L").resize((64, 64), Image.Resampling.LANCZOS)
-    low = dctn(np.asarray(grey, dtype=np.float32), norm="ortho")[:16, :16].ravel()
+    low = (_COSINES @ np.asarray(grey, dtype=np.float64) @ _COSINES.T).ravel()
     bits = low > np.median(low[1:])  # the first is the mean brightness
     return int.from_bytes(np.packbits(bits).tobytes())
 
@@ -109,3 +147,27 @@ def _is_safe(image: Image.Image, longest: int) -> bool:
         and image.getexif().get(ExifTags.Base.Orientation, 1) == 1
         and max(image.size) <= longest
     )
+
+
+def _from_base64(text: str) -> bytes | Drop:
+    try:
+        return base64.b64decode("".join(text.split()), validate=True)
+    except (binascii.Error, ValueError) as error:
+        return Drop("bad base64", str(error))
+
+
+def _from_file(name: str, folder: Path) -> bytes | Drop:
+    shown = repr(name[:200])
+    if re.match(r"https?://", name):
+        return Drop("missing picture", f"{shown} is on the net; download it first")
+    try:
+        path = (folder / name.replace("\\", "/")).resolve()  # through links
+        if not path.is_relative_to(folder.resolve()):
+            return Drop("path leaves the folder", f"{shown} is not in the folder of the pictures")
+        if not path.is_file():
+            return Drop("missing picture", f"there is no file {shown}")
+        if (size := path.stat().st_size) > _LARGEST:
+            return Drop("too large", f"{shown} has {size:,} bytes, at most {_LARGEST:,}")
+        return path.read_bytes()
+    except (OSError, ValueError, RuntimeError) as error:  # a NUL, a loop of links, no permission
+        return Drop("missing picture", f"{shown}: {error}"[:300])

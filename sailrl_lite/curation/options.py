@@ -64,6 +64,19 @@ def letter_of(answer: str, options: Sequence[str]) -> str | None:
     return named[0] if len(named) == 1 else None
 
 
+def multiple_choice(
+    question: str, answer: str, options: Sequence[str] = ()
+) -> tuple[str, str, tuple[str, ...]] | None:
+    """Question, gold letter and options as they are written in rows; None if the answer names no option.
+
+    There may be ten options at most. Without `options` they are those that the question lists.
+    """
+    stem, listed = split_options(question)
+    chosen = tuple(options) or listed
+    letter = letter_of(answer, chosen) if len(chosen) <= len(LETTERS) else None
+    return (list_options(stem if listed else question, chosen), letter, chosen) if letter else None
+
+
 _LABEL = re.compile(
     r"(?<![A-Za-z0-9\\$])(?P<open>[(（]?)(?P<letter>[A-J])\s*(?P<close>[)）.:．：、])(?!\d*\])\s*"
 )
