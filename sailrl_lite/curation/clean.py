@@ -13,6 +13,7 @@ import unicodedata
 from collections.abc import Callable
 
 from sailrl_lite.answers import check_gold
+from sailrl_lite.curation.options import letter_of
 from sailrl_lite.curation.pipeline import Drop
 from sailrl_lite.curation.schema import Row
 
@@ -20,8 +21,9 @@ from sailrl_lite.curation.schema import Row
 def clean_text(row: Row) -> Row | Drop:
     """The step "question": without what `rules` take out. Drops a question of which nothing is left, and one
     about several pictures, since a row has one."""
-    if numbered := _SEVERAL.search(row.question):
-        return Drop("several pictures", f"the question names {numbered.group()}")
+    placed = re.findall(_PLACE, row.question, re.IGNORECASE)
+    if any(re.search("[2-9]|[0-9]{2}", place) for place in placed) or placed.count("<image>") > 1:
+        return Drop("several pictures", f"the question holds {' '.join(placed)[:100]}")
     text, found = clean_question(row.question)
     if not any(unicodedata.category(char)[0] in "LNS" for char in text):
         return Drop("empty question", f"of {row.question[:100]!r} nothing is left")
@@ -37,12 +39,16 @@ def clean_gold(row: Row) -> Row | Drop:
 
 
 def box_answer(row: Row, step: str = "box") -> Row | Drop:
-    """The step "box": the annotated answer as it goes into the box, in the same form for every row.
+    """The step "box": the annotated answer as it goes into the box, in the same form for every row; where
+    there are options, the letter alone.
 
     Drops a response that cannot be written in the format. A row without a response stays as it is.
     """
     if row.answer is not None:
-        row = row.with_change(step, "unwrapped", answer=unwrap(row.answer))
+        answer = unwrap(row.answer)
+        if row.options:
+            answer = letter_of(answer, row.options) or answer
+        row = row.with_change(step, "unwrapped", answer=answer)
     try:
         _ = row.response
     except ValueError as error:
@@ -176,7 +182,6 @@ _PLACE = (
     r"<(?:image|img)(?:[ _-]?\d+)?/?>|<imagehere>|<\|image(?:_pad)?\|>|<\|vision_(?:start|end)\|>|\[img\]"
 )
 _PLACE_NAMED = rf"(?<=\b(?:in|of|on|at|by|to) )(?:{_PLACE})|(?<=\b(?:from|with|this) )(?:{_PLACE})"
-_SEVERAL = re.compile(r"<(?:image|img)[ _-]?(?:[2-9]|\d\d+)>", re.IGNORECASE)
 
 _DECIMALS = rf"{_AT}answer the question requiring a floating-point number with (\w+) decimal places?\b{_REST}"
 _SHOWN = r"(?:according to the question shown in the image, (?:please )?)?"
