@@ -33,6 +33,12 @@ def split_options(question: str) -> tuple[str, tuple[str, ...]]:
     ()
     """
     labels = list(_LABEL.finditer(question))
+    # A label right after the same one is text: "(A) A. Smith".
+    labels = [
+        label
+        for before, label in zip([None, *labels], labels, strict=False)
+        if not (before and before.end() == label.start() and before["letter"] == label["letter"])
+    ]
     for first in reversed(range(len(labels))):
         if labels[first]["letter"] != "A" or not _OPENS.search(question[: labels[first].start()]):
             continue
