@@ -66,6 +66,10 @@ def _add_quiet(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
 
 
+def _add_data_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--data", help="a file of curated rows to learn from (default: the micro-world)")
+
+
 def _add_rl_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--checkpoint", help="folder of the SFT policy (default: the shipped one)")
     parser.add_argument("--reward", help=f"one of {', '.join(REWARDS)} (default: {RLConfig().reward})")
@@ -130,13 +134,17 @@ def add_sft(subparsers: Subparsers) -> None:
         "This is how the shipped checkpoint was made. Takes about half an hour on two cores.",
     )  # fmt: skip
     _add_run_options(parser, "runs/sft", SFTConfig)
+    _add_data_option(parser)
+    parser.add_argument(
+        "--checkpoint", help="folder of the policy to start from (default: none; with --data the shipped one)"
+    )
     parser.set_defaults(run=run_sft)
 
 
 def run_sft(args: argparse.Namespace) -> int:
     from sailrl_lite.training.sft import train_sft
 
-    config = _configured(args, SFTConfig(), "seed", "steps")
+    config = _configured(args, SFTConfig(), "seed", "steps", "data", "checkpoint")
     print(f"policy: {train_sft(config, args.out, args.resume, not args.quiet)}")
     return 0
 
@@ -153,13 +161,14 @@ def add_rl(subparsers: Subparsers) -> None:
     )
     _add_run_options(parser, "runs/rl", RLConfig)
     _add_rl_options(parser)
+    _add_data_option(parser)
     parser.set_defaults(run=run_rl)
 
 
 def run_rl(args: argparse.Namespace) -> int:
     from sailrl_lite.training.rl import train_rl
 
-    config = _configured(args, RLConfig(), "seed", "steps", "checkpoint", "reward", "judge")
+    config = _configured(args, RLConfig(), "seed", "steps", "checkpoint", "reward", "judge", "data")
     print(f"policy: {train_rl(config, args.out, args.resume, not args.quiet)}")
     return 0
 

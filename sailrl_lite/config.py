@@ -119,6 +119,8 @@ class SFTConfig(_Config):
     """Supervised fine-tuning of the micro policy from scratch (paper section 3.4.1).
 
     Attributes:
+        data: a file of curated rows to learn from; "" is the micro-world's teacher.
+        checkpoint: folder of the policy to start from; "" is none, or with `data` the shipped one.
         steps, batch: updates, and fresh lessons in each.
         captions: the first so many updates only describe pictures, as VLMs are first taught to see.
         noise: the teacher's error rates.
@@ -126,6 +128,8 @@ class SFTConfig(_Config):
     """
 
     seed: int = 0
+    data: str = ""
+    checkpoint: str = ""
     steps: int = 3600
     captions: int = 600
     batch: int = 64
@@ -167,7 +171,12 @@ class JudgeConfig(_Config):
     batch: int = 64
     learning_rate: float = 1e-3
 
-    ranges: ClassVar = {"seed": _SEEDS, "steps": _COUNT, "batch": _COUNT, "learning_rate": _RATE}
+    ranges: ClassVar = {
+        "seed": _SEEDS,
+        "steps": _COUNT,
+        "batch": _COUNT,
+        "learning_rate": _RATE,
+    }
 
 
 @dataclass(frozen=True)
@@ -177,6 +186,7 @@ class RLConfig(_Config):
     Attributes:
         steps: generation batches; each is `prompts` x `rollouts` responses and `updates` optimizer updates.
         checkpoint: folder of the SFT policy; "" is the shipped one.
+        data: a file of curated rows to learn from; "" is the micro-world.
         epochs: how often a run sees each problem (the paper: 3).
         reward: a name of `sailrl_lite.rewards`.
         judge: of the traces, as text (`sailrl_lite.judges.specs`).
@@ -189,6 +199,7 @@ class RLConfig(_Config):
 
     seed: int = 0
     checkpoint: str = ""
+    data: str = ""
     steps: int = 60
     prompts: int = 64
     rollouts: int = 5

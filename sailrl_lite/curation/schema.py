@@ -121,19 +121,28 @@ def read_rows(path: str | Path) -> Iterator[Row]:
     """The rows of a file that `write_rows` wrote, one after the other, in bounded memory.
 
     Raises:
-        SailRLError: there is no such file, or it is not one of ours.
+        SailRLError: as `check_rows`.
     """
+    with _opened(path) as file:
+        for batch in file.iter_batches(_GROUP):
+            yield from map(_row, batch.to_pylist())
+
+
+def check_rows(path: str | Path) -> None:
+    """Raise SailRLError unless `path` is a file of curated rows."""
+    _opened(path).close()
+
+
+def _opened(path: str | Path) -> pq.ParquetFile:
     try:
         file = pq.ParquetFile(path)
     except (OSError, pa.ArrowException) as error:
         first = str(error).split("\n")[0]
         raise SailRLError(f"{path} cannot be read as curated rows ({first}); name another file") from error
-    missing = set(FEATURES) - set(file.schema_arrow.names)
-    if missing:
+    if missing := set(FEATURES) - set(file.schema_arrow.names):
+        file.close()
         raise SailRLError(f"{path} holds no curated rows: the column {sorted(missing)[0]!r} is missing")
-    with file:
-        for batch in file.iter_batches(_GROUP):
-            yield from map(_row, batch.to_pylist())
+    return file
 
 
 def _record(row: Row) -> dict[str, Any]:

@@ -13,6 +13,7 @@ class ExactJudge(Judge):
     """
 
     name = "exact"
+    needs_truth = True
 
     async def judge(
         self, cases: Sequence[Case], continuous: bool = False, sample: int = 0

@@ -34,7 +34,7 @@ class NoisyJudge(Judge):
         self.false_fail = _by_dimension("false_fail", false_fail)
         rates = (f"false pass {_shown(self.false_pass)}", f"false fail {_shown(self.false_fail)}")
         self.name = f"noisy {inner.name} ({', '.join(rates)})"
-        self.paid = inner.paid
+        self.paid, self.needs_truth = inner.paid, inner.needs_truth
 
     async def judge(
         self, cases: Sequence[Case], continuous: bool = False, sample: int = 0

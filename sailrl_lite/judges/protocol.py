@@ -99,10 +99,12 @@ class Judge(ABC):
 
     name: what reports and logs call it.
     paid: whether a verdict costs money, so that none should be asked for in vain.
+    needs_truth: whether it can judge only cases that come with their `problem`.
     """
 
     name: str
     paid: bool = False
+    needs_truth: bool = False
 
     @abstractmethod
     async def judge(

@@ -1,18 +1,25 @@
-"""Endless micro-world data for TRL: a dataset of numbers whose rows are drawn, rendered and taught when read.
+"""Data for TRL: micro-world problems, drawn, rendered and taught when read, or the rows of a curated file.
 
-Row `i` is always the same problem, so a run that resumes sees the same data; no picture is ever stored.
+Row `i` is always the same, so a run that resumes sees the same data; no micro-world picture is ever stored.
 """
 
 import functools
 import random
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
-from datasets import Dataset
+from datasets import Dataset, disable_progress_bars
 
-from sailrl_lite.training.models import CAPTION, prompt_of
+from sailrl_lite.curation.readers import MICRO, problem_of
+from sailrl_lite.curation.schema import Row, check_rows
+from sailrl_lite.errors import SailRLError
+from sailrl_lite.training.models import CAPTION, SPECIAL, prompt_of
 from sailrl_lite.world.problems import FAMILIES, Problem, make_problem
+from sailrl_lite.world.scenes import fit
 from sailrl_lite.world.teacher import Noise, describe, teach
+
+disable_progress_bars()  # of the library: it would draw one for each file that it opens
 
 
 def problem_at(index: int, families: Sequence[str], shortcut: float = 0.0) -> Problem:
@@ -48,6 +55,54 @@ def rl_dataset(rows: int, families: Sequence[str] = tuple(FAMILIES), shortcut: f
             "needs_thinking": problem.needs_thinking,
             "problem": problem,
         }
+
+    return numbered(rows, example)
+
+
+def curated_dataset(file: Path, rows: int, seed: int, responses: bool) -> Dataset:
+    """`rows` rows of the train split of a curated file, in a new order each time round.
+
+    The pictures are fitted into those of the micro-world. Columns: `prompt`, `image`; for SFT `completion`;
+    for the reward `gold`, `needs_thinking` and, where all rows are the micro-world's, `problem`.
+
+    Args:
+        responses: for SFT; rows without an annotated response are left out.
+
+    Raises:
+        SailRLError: the file is missing, holds no curated rows or none that can be used, lacks a complexity
+            label, or asks with a token of the policy's own.
+    """
+    check_rows(file)
+    table = Dataset.from_parquet(str(file))
+    needed = "completion" if responses else "needs_thinking"
+    columns = (list(table[name]) for name in ("id", "source", "question", "split", needed))
+    usable, sources = [], set()
+    for k, (name, source, question, split, value) in enumerate(zip(*columns, strict=True)):
+        if special := next((token for token in SPECIAL if token in question), None):
+            raise SailRLError(f"row {name} of {file} asks with the token {special}; curate the file again")
+        if split == "train" and value is not None:
+            usable.append(k)
+            sources.add(source)
+    if not usable:
+        what = "an annotated response" if responses else "a complexity label"
+        raise SailRLError(
+            f"{file} has no row with {what} in its train split; make it by `sailrl-lite curate`"
+        )
+
+    @functools.lru_cache(maxsize=4)
+    def order(time: int) -> list[int]:
+        return random.Random(f"order/{seed}/{time}").sample(usable, len(usable))
+
+    @functools.lru_cache(maxsize=4096)
+    def example(index: int) -> dict[str, Any]:
+        time, place = divmod(index, len(usable))
+        row = table[order(time)[place]]
+        shown = {"prompt": prompt_of(row["question"]), "image": fit(row["image"])}
+        if responses:
+            return shown | {"completion": row["completion"]}
+        named = Row(row["id"], b"", row["question"], row["gold"], row["source"])
+        truth = {"problem": problem_of(named)} if sources == {MICRO} else {}
+        return shown | {"gold": row["gold"], "needs_thinking": row["needs_thinking"]} | truth
 
     return numbered(rows, example)
 

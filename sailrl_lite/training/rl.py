@@ -10,11 +10,12 @@ from transformers.trainer_callback import PrinterCallback
 from trl import GRPOConfig
 
 from sailrl_lite.config import RLConfig, checkpoint_of
+from sailrl_lite.errors import SailRLError
 from sailrl_lite.judges.specs import get_judge
-from sailrl_lite.rewards import for_trl
+from sailrl_lite.rewards import for_trl, get_reward
 from sailrl_lite.training.callbacks import StopBetweenBatches, Watch, stop_on_interrupt
 from sailrl_lite.training.dapo import Dapo, DapoTrainer
-from sailrl_lite.training.data import rl_dataset
+from sailrl_lite.training.data import curated_dataset, rl_dataset
 from sailrl_lite.training.models import load_checkpoint, save_checkpoint
 from sailrl_lite.training.runs import Interrupted, check_finite, claim_folder, last_checkpoint, working_in
 from sailrl_lite.world.problems import FAMILIES
@@ -48,9 +49,17 @@ def train_rl(
     config.check()
     judge = get_judge(config.judge)
     policy, processor = load_checkpoint(checkpoint_of(config))
-    claim_folder(config, out, resume)
-    families = config.families or tuple(FAMILIES)
     rows = -(-config.steps // config.epochs) * config.prompts
+    if config.data:
+        problems = curated_dataset(Path(config.data), rows, config.seed, responses=False)
+        if judge.needs_truth and get_reward(config.reward).needs_scores and "problem" not in problems[0]:
+            raise SailRLError(
+                f"{config.data} is not of the micro-world, and the {judge.name} judge knows nothing else; "
+                "name another judge, or a reward that needs none, such as judging+answer"
+            )
+    else:
+        problems = rl_dataset(rows, config.families or tuple(FAMILIES), config.shortcut)
+    claim_folder(config, out, resume)
     watch = Watch(out, config.updates, BAR, bar, on_batch, judge)
     stop = StopBetweenBatches(config.updates, judge)
     judge.keep(out)
@@ -58,7 +67,7 @@ def train_rl(
         model=policy,
         reward_funcs=for_trl(config.reward, judge, config.alpha),
         args=grpo_config(config, out),
-        train_dataset=rl_dataset(rows, families, config.shortcut),
+        train_dataset=problems,
         processing_class=processor,
         callbacks=[watch, stop],
         dapo=Dapo(config.clip, filter_on=config.filter_on, refills=config.refills, overlong=config.overlong),

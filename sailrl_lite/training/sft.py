@@ -1,5 +1,6 @@
 """Supervised fine-tuning of the micro policy from scratch: TRL's SFTTrainer on lessons that never repeat."""
 
+import multiprocessing
 import os
 from collections.abc import Callable
 from dataclasses import asdict
@@ -13,11 +14,18 @@ from transformers.trainer_callback import PrinterCallback
 from trl import SFTConfig as TrlConfig
 from trl import SFTTrainer
 
-from sailrl_lite.config import JudgeConfig, SFTConfig
+from sailrl_lite.config import SHIPPED, JudgeConfig, SFTConfig
 from sailrl_lite.files import saving, write_text
 from sailrl_lite.training.callbacks import StopBetweenBatches, Watch, stop_on_interrupt
-from sailrl_lite.training.data import sft_dataset
-from sailrl_lite.training.models import MicroProcessor, Policy, build_policy, build_processor, save_checkpoint
+from sailrl_lite.training.data import curated_dataset, sft_dataset
+from sailrl_lite.training.models import (
+    MicroProcessor,
+    Policy,
+    build_policy,
+    build_processor,
+    load_checkpoint,
+    save_checkpoint,
+)
 from sailrl_lite.training.runs import (
     Interrupted,
     check_finite,
@@ -44,7 +52,7 @@ class _Trainer(SFTTrainer):
 
 
 def train_sft(config: SFTConfig, out: Path, resume: bool = False, bar: bool = True) -> Path:
-    """Train a policy from scratch; return its folder, `out`/policy.
+    """Train a policy, from scratch unless the configuration names one; return its folder, `out`/policy.
 
     The loss is on the completion only: the whole of judgment, trace and answer (paper section 3.4.1).
 
@@ -56,12 +64,17 @@ def train_sft(config: SFTConfig, out: Path, resume: bool = False, bar: bool = Tr
         Interrupted: after Ctrl-C.
     """
     config.check()
+    rows = config.steps * config.batch
+    if config.data:
+        lessons = curated_dataset(Path(config.data), rows, config.seed, responses=True)
+    else:
+        lessons = sft_dataset(rows, config.noise, config.captions * config.batch, config.shortcut)
+    if config.checkpoint or config.data:
+        policy, processor = load_checkpoint(config.checkpoint or SHIPPED)
+    else:
+        processor = build_processor()
+        policy = build_policy(processor, config.seed, config.width, config.layers)
     claim_folder(config, out, resume)
-    processor = build_processor()
-    policy = build_policy(processor, config.seed, config.width, config.layers)
-    lessons = sft_dataset(
-        config.steps * config.batch, config.noise, config.captions * config.batch, config.shortcut
-    )
     fit(policy, processor, lessons, config, out, resume, bar)
     folder = save_checkpoint(policy, processor, out / "policy")
     write_text(folder / "README.md", _card(config, sum(p.numel() for p in policy.parameters())))
@@ -100,8 +113,8 @@ def fit(
             max_length=None,  # truncation would cut image tokens
             remove_unused_columns=False,
             train_sampling_strategy="sequential",  # captions first; the lessons are drawn at random anyway
-            dataloader_num_workers=min(1, (os.cpu_count() or 1) - 1),
-            logging_steps=_LOG_EVERY,
+            dataloader_num_workers=int(_forks() and (os.cpu_count() or 1) > 1),
+            logging_steps=min(_LOG_EVERY, config.steps),
             save_strategy="steps",
             save_steps=_SAVE_EVERY,
             save_total_limit=2,
@@ -125,7 +138,20 @@ def fit(
     check_finite(policy)
 
 
+def _forks() -> bool:
+    """Whether another process can have the data as it is here, which a new interpreter cannot."""
+    return multiprocessing.get_start_method() == "fork"
+
+
 def _card(config: SFTConfig, parameters: int) -> str:
+    made = f"`sailrl-lite sft --seed {config.seed}`"
+    if config.data or config.checkpoint:
+        start, data = config.checkpoint or "the shipped one", config.data or "the micro-world's lessons"
+        return f"""# A micro policy after SFT
+
+Trained from {start} on {data} by {made}: {config.steps:,} updates of {config.batch} rows, learning rate
+{config.learning_rate:g}. Load it with `sailrl_lite.training.models.load_checkpoint`.
+"""
     noise = ", ".join(f"{name.replace('_', ' ')} {rate:g}" for name, rate in asdict(config.noise).items())
     versions = ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers", "trl"))
     return f"""---
@@ -139,7 +165,7 @@ A Qwen2.5-VL of {parameters:,} parameters with its own word-level tokenizer, tra
 the lessons of the micro-world's teacher: judge, think, answer. It is the start of every RL run of the preview
 rung, and it is meant to be imperfect in known ways, for the teacher errs on purpose ({noise}).
 
-Made by `sailrl-lite sft --seed {config.seed}`: {config.steps:,} updates of {config.batch} lessons, of which
+Made by {made}: {config.steps:,} updates of {config.batch} lessons, of which
 the first {config.captions} only describe pictures; each lesson on a fresh picture. AdamW, learning rate
 {config.learning_rate:g} with warm-up and cosine decay, loss on the completion only; {versions}.
 The handwritten digits are scans of scikit-learn's digits set (train part only); all else is drawn.
