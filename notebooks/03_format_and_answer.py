@@ -356,8 +356,10 @@ assert outcome["ours"] == 1 and outcome["math-verify"] != 1
 # $$E[r \mid right] - E[r \mid wrong] = (1 - e_-) - e_+$$
 #
 # So errors *at random* shrink the signal by the factor $1 - e_- - e_+$. With 10% of each it is 0.8: a slower
-# training, not a wrong one. But they do a second thing. Of $n$ rollouts that are all right, where nothing is
-# to be learnt, some are missed, and the group now has a spread:
+# training, not a wrong one. But they do a second thing. Training looks at a group of $n$ rollouts of one
+# prompt; the *advantage* of each is its reward minus the mean of the group, and a group without any spread is
+# dropped (notebook 00). If all $n$ are right, nothing is to be learnt; yet some are missed, and now the group
+# has a spread:
 #
 # $$P(\text{false spread}) = 1 - (1-e_-)^n - e_-^n$$
 

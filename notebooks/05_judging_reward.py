@@ -54,14 +54,14 @@ check_rung(RUNG)
 # decide by the look of the picture alone. In the paper, STEM problems are labelled as needing it and general
 # questions by their content; who decided, and how often two of them would agree, is not reported. Section 8
 # asks what that could mean.
+#
+# Two questions of the general family `bars`:
 
 # %%
-pairs = [("read_number", 0)]
-for label in (False, True):  # in a general family, the first problem of each label
-    seeds = (k for k in range(99) if make_problem("bars", k, "test").needs_thinking == label)
-    pairs.append(("bars", next(seeds)))
-pairs += [("add", 0)]
-figures.gallery([make_problem(family, seed, "test") for family, seed in pairs])
+bars = [make_problem("bars", seed, "test") for seed in range(20)]
+easy = next(problem for problem in bars if not problem.needs_thinking)
+hard = next(problem for problem in bars if problem.needs_thinking)
+figures.gallery([easy, hard])
 plt.show()
 
 # %% [markdown]
@@ -190,10 +190,11 @@ tables = {
     "Tokens a response": (cell["tokens"].mean(), ".1f"),
 }  # fmt: skip
 figures.use_style()
-figure, axes = plt.subplots(1, 3, figsize=(9, 2.5), sharey=True)
+figure, axes = plt.subplots(1, 3, figsize=(7.5, 2.2), sharey=True)
 for axis, (title, (values, form)) in zip(axes, tables.items(), strict=True):
     sns.heatmap(values.unstack(), annot=True, fmt=form, cmap="Blues", cbar=False, ax=axis, vmin=0)
     axis.set(title=title, ylabel="", xlabel="the policy decides")
+axes[0].tick_params(axis="y", rotation=0)
 plt.show()
 
 # %%
@@ -304,7 +305,7 @@ for axis, table, title in zip(axes, (ours, PAPER), titles, strict=True):
         for arm, x, y in part[["arm", "tokens", "accuracy"]].itertuples(index=False):
             *shift, side = places.get(arm, (0, -13, "center"))
             axis.annotate(arm, (x, y), shift, textcoords="offset points", fontsize=8, ha=side)
-    axis.set(title=title, xlabel="tokens relative to never thinking", ylim=(0, 109), xlim=(0, 6))
+    axis.set(title=title, xlabel="tokens relative to never thinking", ylim=(0, 109), xlim=(-0.4, 6))
     axis.legend(loc="lower right")
 axes[0].set_ylabel("right answers, %")
 plt.show()
@@ -373,7 +374,7 @@ for name, judging in (("cascade", True), ("thinking+answer", False)):
 # %%
 def draw(share, p, alpha):
     figures.use_style()
-    figure, (left, right) = plt.subplots(1, 2, figsize=(8.5, 3.4))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(7.5, 3))
     x, colors = np.linspace(0, 1, 50), (figures.AFTER, figures.BEFORE, "0.4")
     for name, judging, style in (("cascade", True, "-"), ("without judging", False, "--")):
         lines = [expected(label, x, alpha, judging) for label in Q]
@@ -387,7 +388,7 @@ def draw(share, p, alpha):
     left.set(title="Mean reward (dashed: no judging)", xlabel="p, probability of thinking", ylim=(0, 1.02))
     figure.legend(*left.get_legend_handles_labels(), loc="outside lower left", ncols=3, frameon=False)
     right.set_xticks(range(3), [*Q, f"cannot tell,\n{share:.0%} need it"])
-    right.set(title="Push towards thinking (grey: no judging)", ylim=(-0.26, 0.26))
+    right.set(title="Push to think (grey: no judging)", ylim=(-0.26, 0.26))
     return figure
 
 
@@ -444,7 +445,7 @@ flips = {eta: rng.random((100, len(problems))) < eta for eta in noise}
 
 # %%
 figures.use_style()
-figure, axis = plt.subplots(figsize=(6.5, 3))
+figure, axis = plt.subplots(figsize=(6, 2.6))
 for (label, part), color in zip(by_label.items(), (figures.AFTER, figures.BEFORE), strict=True):
     sign = 1 if label == "needs thinking" else -1  # the right mode is the other one
     good, bad = Q[label][::sign]
@@ -456,7 +457,7 @@ for (label, part), color in zip(by_label.items(), (figures.AFTER, figures.BEFORE
     assert np.abs(line - dots).max() < 0.02
 axis.axhline(0, color="0.3", lw=1)
 axis.set(title="What the right mode earns over the wrong one", xlabel=r"$\eta$, share of wrong labels")
-axis.set_ylabel("difference of the mean cascade")
+axis.set_ylabel("difference of mean R")
 axis.legend()
 plt.show()
 
@@ -494,9 +495,8 @@ measures = ["trigger_rate", "judging", "accuracy", "tokens"]
 by_seed = spine.groupby(["kind", "stage", "seed"], sort=False)[measures].mean()
 display(by_seed.groupby(["kind", "stage"], sort=False).agg(["min", "mean", "max"]).round(2))
 rl = by_seed.xs("rl", level="stage")
-assert (rl.loc["perception", "trigger_rate"] < 0.02).all() and (
-    rl.loc["reasoning", "trigger_rate"] > 0.97
-).all()
+assert (rl.loc["perception", "trigger_rate"] < 0.02).all()
+assert (rl.loc["reasoning", "trigger_rate"] > 0.97).all()
 assert (rl["judging"] > 0.98).all()
 
 # %% [markdown]
@@ -526,9 +526,8 @@ assert table.loc[["reasoning", "general"], "shown"].all() and not table.loc["per
 pooled, n = wide.loc["perception"].mean(), 200 * len(wide.loc["perception"])
 gain = pooled["rl"] - pooled["sft"]
 error = np.sqrt((pooled["rl"] * (1 - pooled["rl"]) + pooled["sft"] * (1 - pooled["sft"])) / n)
-display(
-    pd.DataFrame({"SFT": pooled["sft"], "RL": pooled["rl"], "gain": gain, "standard error": error}).round(3)
-)
+table = pd.DataFrame({"SFT": pooled["sft"], "RL": pooled["rl"], "gain": gain, "standard error": error})
+display(table.round(3))
 direct_sft = never["accuracy"][never["kind"] == "perception"].mean()
 print(f"the same SFT policy, forced to answer directly (400 of the problems): {direct_sft:.3f}")
 assert (gain > 2 * error).all() and (gain < 0.05).all()
