@@ -271,14 +271,15 @@ _NONE = _pattern(
     r"\b(?:undetermined|indeterminate|unknown|uncertain|not sure|not given|something else)\b|^others?$",
     r"以上都不|都不(?:对|是|正确)|无法|不能确定|无正确|没有正确|不确定",
 )
-_CHOOSING = """option option's options choice choice's choices letter letters select selecting choose choosing
-    pick"""
-_INSTRUCTING = f"""{_CHOOSING} a b c d e f g h an the this that's your its is be should must to of in on at for
-    from with by as and or please hint note only just directly simply then first finally final question questions
-    problem following above below given provided available listed correct right best appropriate most answer
-    answers answering answered one single capital uppercase provide give giving write output respond reply return
-    indicate end e.g. i.e. such like format multiple corresponding respective among out based image picture figure
-    using"""
+_CHOOSING = """
+    option option's options choice choice's choices letter letters select selecting choose choosing pick"""
+_INSTRUCTING = f"""{_CHOOSING}
+    a b c d e f g h an the this that's your its is be should must to of in on at for from with by as
+    and or please hint note only just directly simply then first finally final question questions
+    problem following above below given provided available listed correct right best appropriate
+    most answer answers answering answered one single capital uppercase provide give giving write
+    output respond reply return indicate end e.g. i.e. such like format multiple corresponding
+    respective among out based image picture figure using"""
 _HAN_INSTRUCTION = re.compile(
     r"请?(?:直接)?(?:回答|给出|选择|选出|写出|输出|从|在)[^。，\n的]{0,10}(?:选项|字母|答案|选择)"
     r"[^。\n是]{0,14}[。.]?"
