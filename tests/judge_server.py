@@ -131,6 +131,7 @@ def faults() -> dict[str, Action]:
         "no JSON": Action(b"<html>Bad gateway</html>"),
         "no completion": Action(b'{"error": {"message": "upstream"}}'),
         "no choices": Action(b'{"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 0}}'),
+        "the model's JSON is invalid": refuse(400, "Failed to generate JSON", code="json_validate_failed"),
         "prose": chat("The reasoning looks fine to me."),
         "missing key": chat("{}"),
         "half": chat('{"logic": 0.5, "grounding": 0.5, "consistency": 0.5}'),

@@ -133,6 +133,7 @@ CAUSES = {
     **dict.fromkeys(("hang", "drip"), "timeout"),
     **dict.fromkeys(("reset", "truncated"), "connection"),
     **dict.fromkeys(("wrong type", "bad UTF-8", "no JSON", "no completion", "no choices"), "bad reply"),
+    "the model's JSON is invalid": "bad reply",
     "prose": "no JSON",
     "missing key": "no JSON",
     "half": "bad score",

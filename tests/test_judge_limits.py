@@ -156,6 +156,11 @@ def test_nothing_from_the_cache_is_unpickled(server, tmp_path):
     assert isinstance(found[0], Verdict) and len(server.requests) == 6
 
 
+def test_a_judge_that_is_not_asked_touches_no_disk(server, tmp_path):
+    judge(server, 0, tmp_path / "cache")
+    assert not (tmp_path / "cache").exists()
+
+
 # Budget
 
 

@@ -49,11 +49,9 @@ class ReplyCache:
         self._try("set", key, text, expire)
 
     def close(self) -> None:
-        """Close the file; a later use opens it again."""
-        with self._lock:
-            if self._store is not None:
-                self._store.close()
-            self._store = None
+        """Close what this thread has open. A later use opens it again."""
+        if self._store is not None:
+            self._store.close()
 
     def _try(self, what: str, *args: Any) -> Any:
         if not self._folder or time.monotonic() < self._resting_until:

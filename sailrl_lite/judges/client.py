@@ -50,10 +50,9 @@ class ChatClient:
         self.endpoint = endpoint
         self.ledger = Ledger(endpoint)
         self._cache = ReplyCache(endpoint.cache)
-        self._dialect, self._understood = Dialect(), False  # how to ask, and whether that has worked
+        self._dialect = Dialect()  # how to ask
+        self._understood: bool | None = None  # whether that has worked; None: not yet looked up
         self._places: WeakKeyDictionary[asyncio.AbstractEventLoop, _Place] = WeakKeyDictionary()
-        if remembered := Dialect.from_json(self._cache.get(self._dialect_key) or ""):
-            self._dialect, self._understood = remembered, True
 
     async def ask(
         self, messages: Sequence[dict[str, Any]], schema: dict[str, Any], sample: int = 0, attempt: int = 0
@@ -113,6 +112,7 @@ class ChatClient:
             place.users -= 1
             if not place.users:
                 del self._places[loop]
+                self._cache.close()
                 await place.close()
 
     async def _call(self, place: "_Place", key: str, call: "_Call") -> Message | NoVerdict:
@@ -137,6 +137,9 @@ class ChatClient:
         self, place: "_Place", key: str, call: "_Call"
     ) -> Message | NoVerdict | Failure | SailRLError:
         """One try, and more where the endpoint must be asked otherwise."""
+        if self._understood is None:
+            remembered = Dialect.from_json(self._cache.get(self._dialect_key) or "")
+            self._dialect, self._understood = remembered or self._dialect, remembered is not None
         while True:
             found = await (self._send if self._understood else self._explore)(place, call)
             if isinstance(found, Reply):
@@ -228,7 +231,6 @@ class _Place:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.users = 0
-        self.key = endpoint.key()
         self.slots = asyncio.Semaphore(endpoint.concurrency)
         self.exploring = asyncio.Lock()
         self.flights: dict[str, asyncio.Future[Message | NoVerdict | None]] = {}
@@ -236,6 +238,10 @@ class _Place:
         self._client: openai.AsyncOpenAI | None = None
         self._requests = _limiter(endpoint.rpm)
         self._tokens = _limiter(endpoint.tpm)
+
+    @property
+    def key(self) -> str:
+        return self._endpoint.key()  # from the environment, each time: nothing of ours keeps it
 
     async def admit(self, tokens: int) -> None:
         """Wait for the requests and tokens a minute to allow one request more."""

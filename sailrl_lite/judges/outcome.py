@@ -17,6 +17,7 @@ from sailrl_lite.judges.protocol import NoVerdict
 LONGEST = 2_000_000  # bytes of a reply; no judge has that much to say
 _WORDS = 300  # characters of an endpoint's words that are shown
 _FILTERED = ("content_filter", "content_policy_violation")
+_INVALID = "json_validate_failed"  # Groq, where the model's own JSON is not what the schema asks for
 _TOO_LONG = re.compile(
     r"context_length_exceeded|maximum context length|context (?:length|window)|input token count.*exceeds",
     re.IGNORECASE | re.DOTALL,
@@ -114,6 +115,8 @@ def read_refusal(
     if (status in (408, 409, 429) and code != "insufficient_quota") or status >= 500:
         cause = {408: "timeout", 429: "rate limit"}.get(status, "server error")
         return Failure(cause, f"HTTP {status}: {words}", _retry_after(headers))
+    if code == _INVALID:
+        return Failure("bad reply", words)
     if status in (400, 422) and code in _FILTERED:
         return NoVerdict("filtered", words)
     if status == 413 or (status in (400, 422) and _TOO_LONG.search(everything)):
