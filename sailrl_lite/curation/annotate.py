@@ -24,6 +24,7 @@ from sailrl_lite.curation.pipeline import Drop
 from sailrl_lite.curation.readers import problem_of
 from sailrl_lite.curation.schema import Row
 from sailrl_lite.decision import read_decision
+from sailrl_lite.pictures import data_url
 from sailrl_lite.response import DIRECT, THINK
 from sailrl_lite.world.teacher import CLEAN, Noise, teach
 
@@ -165,8 +166,6 @@ SCHEMA: dict[str, Any] = {
 
 def teacher_messages(row: Row, guided: bool = False, longest_side: int = 1024) -> list[dict[str, Any]]:
     """The chat messages that ask a teacher about a row: a system message, then picture and question."""
-    from sailrl_lite.judges.picture import data_url
-
     system = _prompt("teacher").replace("{{guidance}}", _prompt("guided" if guided else "checked"))
     question = f"Question:\n{row.question}" + (f"\n\nThe right answer: {row.gold}" if guided else "")
     with Image.open(io.BytesIO(row.image)) as picture:

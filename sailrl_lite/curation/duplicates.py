@@ -49,7 +49,7 @@ def find_duplicates(table: pd.DataFrame) -> dict[str, Drop]:
         table.index.to_series().groupby([table["question"], table["content"]], sort=False).transform("first")
     )
     copies = first[first != first.index]
-    drops |= {str(copy): Drop("duplicate", f"duplicate of {original}") for copy, original in copies.items()}
+    drops |= {str(copy): Drop("duplicate", f"duplicate of {other}", other) for copy, other in copies.items()}
     return drops | _near_duplicates(table[~table.index.isin(list(drops))])
 
 
@@ -108,7 +108,8 @@ def _conflicts(table: pd.DataFrame) -> dict[str, Drop]:
         other = next((name for name, text in golds.items() if not _same(gold, text)), None)
         if other is not None:
             detail = f"{gold!r} in {first}, {golds[other]!r} in {other}"
-            drops |= {str(name): Drop("conflicting golds", detail) for name in golds}
+            sides = {name: other if name == first else first for name in golds}
+            drops |= {str(name): Drop("conflicting golds", detail, str(side)) for name, side in sides.items()}
     return drops
 
 
@@ -127,7 +128,8 @@ def _near_duplicates(table: pd.DataFrame) -> dict[str, Drop]:
             stays.append(place)
             continue
         bits = (int.from_bytes(looks[original]) ^ int.from_bytes(looks[place])).bit_count()
-        drops[ids[place]] = Drop("near duplicate", f"near duplicate of {ids[original]} (distance {bits})")
+        detail = f"near duplicate of {ids[original]} (distance {bits})"
+        drops[ids[place]] = Drop("near duplicate", detail, ids[original])
     return drops
 
 
