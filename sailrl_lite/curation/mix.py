@@ -5,6 +5,7 @@ the overlap. `Decontaminate` finds such rows, and says so or drops them.
 """
 
 import functools
+import io
 import logging
 import re
 from collections import Counter, defaultdict
@@ -14,6 +15,7 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
+from PIL import Image
 
 from sailrl_lite.answers import equivalent
 from sailrl_lite.curation.choices import without_instructions
@@ -34,7 +36,7 @@ _LONG = 20  # words from which a question says by itself which problem it is
 _SHORT = 8  # words from which it does if it also holds two numbers
 _GRAM = 5  # words
 _OVERLAP = 0.7  # of the n-grams of the shorter question
-_FLAT = 16  # bits: a perceptual hash with fewer is that of a picture which shows nothing
+_FLAT = 8  # of 255: a picture whose pixels differ by less shows nothing
 
 
 def part_of(row: Row) -> Part:
@@ -139,7 +141,7 @@ class References:
         self._by_gram: dict[str, list[int]] = defaultdict(list)
         self._by_content: dict[int, int] = {}
         looks = [self._add(row) for row in rows]
-        self._looks = np.frombuffer(b"".join(looks), np.uint64).reshape(len(looks), -1 if looks else 4)
+        self._looks = np.frombuffer(b"".join(looks), np.uint64).reshape(-1, 4)
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -163,11 +165,11 @@ class References:
         for k in self._alike(_grams(words)):
             if k not in asked and self._numbers[k] == numbers and _agree(golds, self._golds[k]):
                 return Overlap(self._ids[k], "near question")
-        if _shows_nothing(picture["look"]):
+        same = self._by_content.get(picture["content"])
+        if (same is None and not near) or _shows_nothing(row.image):
             return None
-        if (same := self._by_content.get(picture["content"])) is not None:
-            return Overlap(self._ids[same], "same picture")
-        return Overlap(self._ids[near[0]], "near picture") if near else None
+        how, k = ("near picture", near[0]) if same is None else ("same picture", same)
+        return Overlap(self._ids[k], how)
 
     def _add(self, row: Row) -> bytes:
         k = len(self._ids)
@@ -254,5 +256,6 @@ def _numbers(question: str) -> tuple[str, ...]:
     return tuple(re.findall(r"\d+(?:\.\d+)?", question))
 
 
-def _shows_nothing(look: bytes) -> bool:
-    return int.from_bytes(look).bit_count() < _FLAT
+def _shows_nothing(image: bytes) -> bool:
+    with Image.open(io.BytesIO(image)) as picture:
+        return int(np.ptp(np.asarray(picture.convert("L")))) < _FLAT
