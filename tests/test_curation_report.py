@@ -3,6 +3,7 @@
 import io
 import json
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 from markdown_it import MarkdownIt
@@ -11,7 +12,7 @@ from PIL import Image
 from sailrl_lite.curation import figures
 from sailrl_lite.curation.pipeline import Choose, Count, Drop, Dropped, Map, Tally, run
 from sailrl_lite.curation.report import write_report
-from sailrl_lite.curation.schema import Row, write_rows
+from sailrl_lite.curation.schema import Change, Row, write_rows
 
 ODD = [
     "| a | b |\n|---|---|",
@@ -128,6 +129,18 @@ def test_the_markdown_has_every_step_reason_and_figure(tmp_path):
     assert kinds["image"] == 5 and "sailrl-lite sft --data rows.parquet" in text
     for name in ("funnel", "labels", "lengths", "sample", "pairs"):
         assert f"({name}.png)" in text and is_drawn(path.parent / f"{name}.png")
+
+
+def test_remarks_on_rows_that_stay_are_told(tmp_path):
+    def remark(row):
+        note = Change("look", "", f"seen in e{row.gold} | twice")
+        return replace(row, provenance=(*row.provenance, note)) if int(row.gold) % 2 else row
+
+    _, report, path = finished(tmp_path, rows(30), [Map("fours", no_fours), Map("look", remark)])
+    assert len(report["remarks"]) == 15
+    assert report["remarks"][1] == {"id": "r3", "step": "look", "note": "seen in e3 | twice"}
+    table = tables(path.read_text())[0][2]
+    assert len(table) == 11 and table[2] == ["look", "r3", "seen in e3 | twice"]
 
 
 def test_the_same_run_and_seed_show_the_same_rows_and_another_seed_others(tmp_path):

@@ -16,9 +16,10 @@ from PIL import Image
 from sailrl_lite.curation.images import safe_image
 from sailrl_lite.curation.pipeline import Count, Drop, Dropped, Spread
 from sailrl_lite.curation.schema import Row
+from sailrl_lite.curation.survey import LABELS
 from sailrl_lite.figures import AFTER, BEFORE, use_style
 
-LABELS = {"needs thinking": AFTER, "no thinking needed": BEFORE, "no label": "0.7"}
+_COLORS = dict(zip(LABELS.values(), (AFTER, BEFORE, "0.7"), strict=True))
 _SIDE = 320  # pixels of a picture in a figure
 _MOST = 12  # bars of a panel
 _TURNS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")  # of later text's direction
@@ -80,7 +81,7 @@ def lengths(spreads: Mapping[str, Spread]) -> Figure:
 def label_balance(balance: pd.DataFrame) -> Figure:
     """Rows by complexity label, for each kind and each source.
 
-    `balance` has the columns kind, source, label (a key of `LABELS`) and rows.
+    `balance` has the columns kind, source, label (of `LABELS`) and rows, as a `Survey` has.
     """
     use_style()
     tables = [
@@ -95,7 +96,7 @@ def label_balance(balance: pd.DataFrame) -> Figure:
         )
         for axis, table, column in zip(axes, tables, ("kind", "source"), strict=True):
             shown, start = table.iloc[:_MOST], np.zeros(min(len(table), _MOST))
-            for label, color in LABELS.items():
+            for label, color in _COLORS.items():
                 rows = shown.get(label, pd.Series(0, shown.index)).to_numpy(float)
                 bar = axis.barh(range(len(shown)), rows, left=start, color=color)
                 told = [f"{n:,.0f}" if n > 0.05 * table.sum(axis=1).max() else "" for n in rows]
@@ -109,8 +110,7 @@ def label_balance(balance: pd.DataFrame) -> Figure:
             more = f" (the {_MOST} largest of {len(table):,})" if len(table) > _MOST else ""
             axis.set_title(f"Rows by {column} and label{more}", loc="left")
         axes[-1].set_xlabel("rows")
-    used = [label for label in LABELS if label in set(balance["label"])]
-    _legend(figure, {label: LABELS[label] for label in used})
+    _legend(figure, {label: color for label, color in _COLORS.items() if label in set(balance["label"])})
     return figure
 
 
@@ -152,9 +152,8 @@ def _show(axis: Axes, row: Row, width: int) -> None:
         with Image.open(io.BytesIO(data)) as image:
             image.thumbnail((_SIDE, _SIDE))
             axis.imshow(image.convert("RGB"))
-    label = {True: "needs thinking", False: "no thinking needed", None: "no label"}[row.needs_thinking]
     question = textwrap.fill(plain(row.question, 5 * width), width)
-    text = f"{question}\n\ngold: {plain(row.gold, width - 6)}\n{label}"
+    text = f"{question}\n\ngold: {plain(row.gold, width - 6)}\n{LABELS[row.needs_thinking]}"
     axis.set_xlabel(text, fontsize=8, family=_families())
     axis.set(xticks=[], yticks=[], anchor="N")
     axis.grid(visible=False)

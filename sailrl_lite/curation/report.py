@@ -2,38 +2,35 @@
 
 report.json holds `settings`, `versions`, `file`, `rows` (read, left, dropped), `steps` (each with rows in,
 changed, dropped by reason, seconds of work), `labels` (rows by kind, source and label), `splits`,
-`pass_rates`, `spreads` (value: rows, before and after) and, a line each, `dropped` rows: id, step, reason,
-detail, and as `other` the row because of which it went.
+`pass_rates`, `spreads` (value: rows, before and after) and, a line each, `remarks` on rows that stayed (id,
+step, note; of overlaps with evaluation sets, say) and `dropped` rows: id, step, reason, detail, and as
+`other` the row because of which it went.
 """
 
 import json
 import platform
-import random
 import re
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-import pyarrow.parquet as pq
 from matplotlib.figure import Figure
 
 from sailrl_lite import __version__
 from sailrl_lite.curation import figures
 from sailrl_lite.curation.pipeline import Dropped, Tally
 from sailrl_lite.curation.schema import Row
+from sailrl_lite.curation.survey import LABELS, SAMPLE, Survey, survey
 from sailrl_lite.figures import save
 from sailrl_lite.files import whole_file, write_text
 
-_SAMPLE = 10  # rows to look at
 _PAIRS = 6
 _LONGEST = 100  # characters of a text, and lines of a table
 _MARKS = re.compile(r"[\\`*_\[\]<>|#$~&]")
-_LABELS = dict(zip((True, False, None), figures.LABELS, strict=True))
 _FIGURES = {
     "funnel": "Rows after each step",
     "labels": "Rows by kind and source with their labels",
@@ -59,70 +56,26 @@ def write_report(
     Raises:
         SailRLError: the folder cannot be written to.
     """
-    survey = _survey(file, seed)
-    drawn = _draw(out, tally, survey)
-    summary = _summary(tally, survey, file, settings)
-    _write_json(out / "report.json", summary, tally.dropped)
-    write_text(out / "report.md", _markdown(tally, survey, summary, drawn, then))
+    result = survey(file, seed)
+    drawn = _draw(out, tally, result)
+    summary = _summary(tally, result, file, settings)
+    lists = {"remarks": result.remarks, "dropped": map(asdict, tally.dropped)}
+    _write_json(out / "report.json", summary, lists)
+    write_text(out / "report.md", _markdown(tally, result, summary, drawn, then))
     return out / "report.md"
-
-
-# ---- what is in the file
-
-
-@dataclass(frozen=True)
-class _Survey:
-    """Rows of the result: how many, their labels (kind, source, label, rows), and some to look at."""
-
-    rows: int
-    labels: pd.DataFrame
-    splits: Counter[str]
-    pass_rates: Counter[float]
-    sample: list[Row]
-
-
-def _survey(file: Path, seed: int) -> _Survey:
-    labels: Counter[tuple[str, str, bool | None]] = Counter()
-    splits: Counter[str] = Counter()
-    rates: Counter[float] = Counter()
-    with pq.ParquetFile(file) as parquet:
-        for batch in parquet.iter_batches(columns=["kind", "source", "needs_thinking", "split", "pass_rate"]):
-            values = batch.to_pydict()
-            labels.update(zip(values["kind"], values["source"], values["needs_thinking"], strict=True))
-            splits.update(values["split"])
-            rates.update(rate for rate in values["pass_rate"] if rate is not None)
-        rows = parquet.metadata.num_rows
-        chosen = random.Random(seed).sample(range(rows), min(_SAMPLE, rows))
-        sample = _rows_at(parquet, sorted(chosen))
-    records = [(kind, source, _LABELS[need], n) for (kind, source, need), n in labels.items()]
-    table = pd.DataFrame(records, columns=["kind", "source", "label", "rows"])
-    return _Survey(rows, table.sort_values(["kind", "source", "label"]), splits, rates, sample)
-
-
-def _rows_at(parquet: pq.ParquetFile, places: Sequence[int]) -> list[Row]:
-    """The rows at some places, in order, without what a picture of them does not need."""
-    columns = ["id", "image", "question", "gold", "source", "kind", "needs_thinking"]
-    rows, start = [], 0
-    for group in range(parquet.num_row_groups):
-        end = start + parquet.metadata.row_group(group).num_rows
-        if here := [place - start for place in places if start <= place < end]:
-            for record in parquet.read_row_group(group, columns).take(here).to_pylist():
-                rows.append(Row(**record | {"image": (record["image"] or {}).get("bytes") or b""}))
-        start = end
-    return rows
 
 
 # ---- figures
 
 
-def _draw(out: Path, tally: Tally, survey: _Survey) -> list[str]:
+def _draw(out: Path, tally: Tally, result: Survey) -> list[str]:
     """Write the figures for which there is something to show, and return their names."""
     spreads = {step: spread for step, spread in tally.spreads.items() if spread.before}
     found = _found(tally)
     made: dict[str, Figure] = {"funnel": figures.funnel(tally.counts)}
-    if survey.rows:
-        made["labels"] = figures.label_balance(survey.labels)
-        made["sample"] = figures.sample(survey.sample)
+    if result.rows:
+        made["labels"] = figures.label_balance(result.labels)
+        made["sample"] = figures.sample(result.sample)
     if spreads:
         made["lengths"] = figures.lengths(spreads)
     if found:
@@ -154,7 +107,7 @@ def _found(tally: Tally) -> list[tuple[Dropped, Row, Row]]:
 # ---- report.json
 
 
-def _summary(tally: Tally, survey: _Survey, file: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
+def _summary(tally: Tally, result: Survey, file: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
     packages = ("datasets", "numpy", "pandas", "pillow", "pyarrow")
     return {
         "settings": dict(settings),
@@ -166,7 +119,7 @@ def _summary(tally: Tally, survey: _Survey, file: Path, settings: Mapping[str, A
         "file": {"path": str(file), "bytes": file.stat().st_size},
         "rows": {
             "read": tally.counts["read"].rows,
-            "left": survey.rows,
+            "left": result.rows,
             "dropped": len(tally.dropped),
         },
         "steps": [
@@ -179,35 +132,41 @@ def _summary(tally: Tally, survey: _Survey, file: Path, settings: Mapping[str, A
             }
             for name, count in tally.counts.items()
         ],
-        "labels": survey.labels.to_dict("records"),
-        "splits": dict(survey.splits),
-        "pass_rates": dict(sorted(survey.pass_rates.items())),
+        "labels": result.labels.to_dict("records"),
+        "splits": dict(result.splits),
+        "pass_rates": dict(sorted(result.pass_rates.items())),
         "spreads": {
             step: {
                 "column": spread.column,
-                "before": dict(sorted(spread.before.items())),
-                "after": dict(sorted(spread.after.items())),
+                **{
+                    when: {f"{value:g}": rows for value, rows in sorted(values.items())}
+                    for when, values in (("before", spread.before), ("after", spread.after))
+                },
             }
             for step, spread in tally.spreads.items()
         },
     }
 
 
-def _write_json(path: Path, summary: Mapping[str, Any], dropped: Sequence[Dropped]) -> None:
-    """The summary, and each dropped row as it comes: there may be hundreds of thousands."""
+def _write_json(
+    path: Path, summary: Mapping[str, Any], lists: Mapping[str, Iterable[Mapping[str, str]]]
+) -> None:
+    """The summary, and then each list an entry at a time: there may be hundreds of thousands."""
     with whole_file(path) as temporary, temporary.open("w", encoding="utf-8") as text:
-        text.write(json.dumps(summary, indent=1, default=str).removesuffix("\n}") + ',\n "dropped": [')
-        for number, row in enumerate(dropped):
-            text.write(",\n  " if number else "\n  ")
-            text.write(json.dumps(asdict(row)))
-        text.write("\n ]\n}\n")
+        text.write(json.dumps(summary, indent=1, default=str).removesuffix("\n}"))
+        for name, entries in lists.items():
+            text.write(f',\n "{name}": [')
+            for number, entry in enumerate(entries):
+                text.write(f"{',' if number else ''}\n  {json.dumps(entry)}")
+            text.write("\n ]")
+        text.write("\n}\n")
 
 
 # ---- report.md
 
 
 def _markdown(
-    tally: Tally, survey: _Survey, summary: Mapping[str, Any], drawn: Sequence[str], then: str
+    tally: Tally, result: Survey, summary: Mapping[str, Any], drawn: Sequence[str], then: str
 ) -> str:
     rows = summary["rows"]
     steps = [
@@ -216,7 +175,7 @@ def _markdown(
     ]
     parts = [
         f"# {rows['left']:,} of {rows['read']:,} rows are left",
-        *_next(survey, summary, then),
+        *_next(result, summary, then),
         "## What each step did",
         _table(["step", "rows in", "changed", "dropped", "left", "seconds of work"], steps),
         *_picture("funnel", drawn),
@@ -224,14 +183,21 @@ def _markdown(
     if tally.dropped:
         heads = ["step", "reason", "rows", "the first", "detail"]
         parts += ["## Why rows were dropped", _table(heads, _reasons(tally)), *_picture("pairs", drawn)]
-    if survey.rows:
-        seen = [[row.id, row.question, row.gold, _LABELS[row.needs_thinking]] for row in survey.sample]
+    if result.remarks:
+        noted = [[remark["step"], remark["id"], remark["note"]] for remark in result.remarks[:SAMPLE]]
+        parts += [
+            "## What stayed and was remarked on",
+            f"{len(result.remarks):,} rows; the first, the others are in `report.json`:",
+            _table(["step", "id", "remark"], noted),
+        ]
+    if result.rows:
+        seen = [[row.id, row.question, row.gold, LABELS[row.needs_thinking]] for row in result.sample]
         parts += [
             "## What is left",
-            _table(["kind", "source", "label", "rows"], survey.labels.to_numpy().tolist()[:_LONGEST]),
+            _table(["kind", "source", "label", "rows"], result.labels.to_numpy().tolist()[:_LONGEST]),
             *_picture("labels", drawn),
-            *_counted("split", survey.splits),
-            *_counted("pass rate", survey.pass_rates),
+            *_counted("split", result.splits),
+            *_counted("pass rate", result.pass_rates),
             *_picture("lengths", drawn),
             "## Some of it, drawn at random",
             _table(["id", "question", "gold", "label"], seen),
@@ -242,20 +208,21 @@ def _markdown(
     return "\n\n".join(parts) + "\n"
 
 
-def _next(survey: _Survey, summary: Mapping[str, Any], then: str) -> list[str]:
+def _next(result: Survey, summary: Mapping[str, Any], then: str) -> list[str]:
     reasons = [(n, step["step"], why) for step in summary["steps"] for why, n in step["dropped"].items()]
     file = summary["file"]
     parts = [
-        f"- the rows: `{file['path']}`, {file['bytes'] / 1e6:,.1f} MB\n- what is said here, and every dropped "
-        "row with its step, reason and detail: `report.json`"
+        f"- the rows: `{file['path']}`, {file['bytes'] / 1e6:,.1f} MB\n"
+        "- what is said here, and every dropped row with its step, reason and detail: `report.json`"
     ]
-    if not survey.rows:
+    if not result.rows:
         n, step, why = max(reasons, default=(0, "read", "there was none"))
         return [*parts, f"No row is left. Most were lost in the step “{step}” ({why}: {n:,}); begin there."]
-    used = set(survey.labels["label"])
-    if len(used) == 1:
-        label = used.pop()
-        parts.append(f"All rows have the label “{label}”: the judging reward has nothing to tell apart.")
+    labels = result.labels.groupby("label")["rows"].sum()
+    if LABELS[None] in labels:
+        parts.append(f"{labels[LABELS[None]]:,} rows have no label, which the judging reward needs.")
+    elif len(labels) == 1:
+        parts.append(f"All rows have the label “{labels.index[0]}”: there is nothing to judge.")
     if without := sum(n for n, _, why in reasons if why == "no teacher"):
         parts.append(f"{without:,} rows need a trace and had no teacher to write it: name one to keep them.")
     return [*parts, f"Go on with\n\n```\n{then}\n```"] if then else parts
