@@ -131,6 +131,7 @@ REFUSED = {
     "nothing": (b"", "no picture"),
     "text": (b"<svg>not a bitmap</svg>", "not a picture"),
     "a program that draws": (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "not a picture"),
+    "a format that is not taken": (encoded(scene(), "PCX"), "not a picture"),
     "half a JPEG": (JPEG[: len(JPEG) // 2], "cut short"),
     "half a PNG": (encoded(scene((300, 200)))[:300], "cut short"),
     "a header alone": (png_header(20, 20), "cut short"),

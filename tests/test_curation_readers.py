@@ -366,6 +366,7 @@ def test_an_unknown_family():
         ("Which?\nA. a cat\nB. a dog\nSay the letter.", "Which?\nSay the letter.", ("a cat", "a dog")),
         ("Which one?\n(A)\n(B)\n(C)", "Which one?", ("", "", "")),
         ("Who?\n(A) A. Smith\n(B) B. Jones", "Who?", ("A. Smith", "B. Jones")),
+        ("Which?\n(A) not B. complex\n(B) C", "Which?", ("not B. complex", "C")),
         ("哪个？\nA、三\nB、四", "哪个？", ("三", "四")),
         ("Where?\nA. (1,2)\nB. (3,4)", "Where?", ("(1,2)", "(3,4)")),
     ],
@@ -423,7 +424,10 @@ RECORDS = {
             ("Find x.", r"\frac12"),
         ),
         (
-            {"conversations": talk("Find x.", "The answer is 12 cm."), "image": ["p.png"]},
+            {
+                "conversations": talk("Find x.", "The answer is not 5.\nThe answer is 12 cm."),
+                "image": ["p.png"],
+            },
             ("Find x.", "12 cm"),
         ),
         (

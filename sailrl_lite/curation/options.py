@@ -40,7 +40,7 @@ def split_options(question: str) -> tuple[str, tuple[str, ...]]:
         if not (before and before.end() == label.start() and before["letter"] == label["letter"])
     ]
     for first in reversed(range(len(labels))):
-        if labels[first]["letter"] != "A" or not _OPENS.search(question[: labels[first].start()]):
+        if labels[first]["letter"] != "A" or not _opens(question[: labels[first].start()]):
             continue
         chosen = [labels[first]]
         for label in labels[first + 1 :]:
@@ -86,8 +86,18 @@ def multiple_choice(
 _LABEL = re.compile(
     r"(?<![A-Za-z0-9\\$])(?P<open>[(（]?)(?P<letter>[A-J])\s*(?P<close>[)）.:．：、])(?!\d*\])\s*"
 )
-_OPENS = re.compile(r"(?:\A|\n|[?:.。？：)）]|\b(?:Choices|Options|Choose|Select))\s*\Z", re.IGNORECASE)
-_HEADING = re.compile(r"\s*\b(?:answer )?(?:choices|options)\b(?: are)?\s*[:：]?\s*\Z", re.IGNORECASE)
+_HEADING = re.compile(r"\b(?:answer )?(?:choices|options)(?: are)?[ \t]?[:：]?\Z", re.IGNORECASE)
+
+
+def _opens(before: str) -> bool:
+    """Whether options may begin after this text: it ends a line, a sentence or a heading."""
+    text = before.rstrip()
+    return (
+        not text
+        or "\n" in before[len(text) :]
+        or text[-1] in "?:.。？：)）"
+        or bool(_HEADING.search(text[-40:]))
+    )
 
 
 def _style(label: re.Match[str]) -> tuple[str, str]:
@@ -100,8 +110,12 @@ def _cut(question: str, labels: Sequence[re.Match[str]]) -> tuple[str, tuple[str
     if question[labels[-1].end() - 1 : labels[-1].end()] == "\n":  # an empty one: the label took the line end
         last, rest = "", question[labels[-1].end() :]
     texts = [question[label.end() : end] for label, end in zip(labels, ends, strict=False)] + [last]
-    stem = _HEADING.sub("", question[: labels[0].start()]).strip()
-    return "\n".join(filter(None, [stem, rest.strip()])), tuple(text.strip(" \t\r\n,;，；") for text in texts)
+    stem = question[: labels[0].start()].rstrip()
+    if heading := _HEADING.search(stem[-40:]):
+        stem = stem.removesuffix(heading.group()).rstrip()
+    return "\n".join(filter(None, [stem.strip(), rest.strip()])), tuple(
+        text.strip(" \t\r\n,;，；") for text in texts
+    )
 
 
 def _same(one: str, other: str) -> bool:

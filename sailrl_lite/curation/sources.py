@@ -80,7 +80,7 @@ def mathv360k(record: Mapping[str, Any]) -> Row | Drop:
     turn = _first_turn(record)
     if isinstance(turn, Drop):
         return turn
-    hinted = re.search(r"\AHint:.*?\n\s*Question:\s*(.*)", turn[0], re.DOTALL)
+    hinted = re.search(r"\AHint:.*?\n[ \t]*Question:\s*(.*)", turn[0], re.DOTALL)
     return _row(hinted[1] if hinted else turn[0], turn[1])
 
 
@@ -106,7 +106,7 @@ def mathverse(record: Mapping[str, Any]) -> Row | Drop:
 
 def wemath(record: Mapping[str, Any]) -> Row | Drop:
     """The choices are one text, as "A. 3; B. 4"."""
-    parts = re.split(r"\s*[;；]\s*(?=[A-J]\s*[.．:：)])", str(record["option"]).strip(" ;；"))
+    parts = re.split(r"[;；]\s*(?=[A-J]\s*[.．:：)])", str(record["option"]).strip(" ;；"))
     return _choice(
         record["question"], [re.sub(r"\A[A-J]\s*[.．:：)]\s*", "", part) for part in parts], record
     )
@@ -195,9 +195,9 @@ def _first_turn(record: Mapping[str, Any]) -> tuple[str, str] | Drop:
     return question.strip(), turns[1]["value"].strip()
 
 
-_MARKED = re.compile(
-    r".*(?:(?:\A|\n)[#*\s]*(?:final\s+)?answer[*\s]*[:：]|\b(?:final |correct )?answer is:?)[*\s]*(\S.*)\Z",
-    re.IGNORECASE | re.DOTALL,
+_MARK = re.compile(
+    r"(?:^[#* ]{0,8}(?:final )?answer[* ]{0,4}[:：]|\b(?:final |correct )?answer is\b:?)[* ]{0,4}",
+    re.IGNORECASE | re.MULTILINE,
 )
 
 
@@ -205,8 +205,9 @@ def _final_answer(solution: str) -> str | None:
     """The last box of a solution, or what follows its last "Answer:", or the whole of one that is short."""
     if box := _last_box(solution):
         return box
-    if marked := _MARKED.match(solution):
-        return marked[1].strip().strip("*")
+    marks = list(_MARK.finditer(solution))
+    if marks:
+        return solution[marks[-1].end() :].strip(" \n*") or None
     return solution if solution and len(solution) <= 50 and "\n" not in solution else None
 
 
