@@ -4,14 +4,13 @@ import base64
 import io
 import os
 import struct
-import time
 import zlib
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageFile
 
 from sailrl_lite.curation.images import (
     clean_image,
@@ -152,13 +151,11 @@ def test_what_cannot_be_used_is_refused_with_its_reason(data, reason, recwarn):
     assert not recwarn.list
 
 
-def test_a_bomb_is_refused_by_its_header():
-    started = time.perf_counter()
-    bomb = encoded(Image.new("1", (9_000, 9_000)))  # 81 million pixels in some kilobytes
-    encoding = time.perf_counter() - started
-    started = time.perf_counter()
+def test_a_bomb_is_refused_by_its_header(monkeypatch):
+    bomb = encoded(Image.new("1", (9_000, 9_000)))
+    assert len(bomb) < 50_000  # for 81 million pixels
+    monkeypatch.setattr(ImageFile.ImageFile, "load", lambda self: pytest.fail("it was decoded"))
     assert safe_image(bomb).reason == "too many pixels"
-    assert len(bomb) < 50_000 and time.perf_counter() - started < max(0.05, encoding)
 
 
 @settings(deadline=None, max_examples=150)
@@ -174,6 +171,7 @@ def test_no_bytes_make_it_raise(data):
         opened(result)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_no_noise_makes_it_raise(data):
     assert isinstance(safe_image(data), Drop)

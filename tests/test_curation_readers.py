@@ -10,7 +10,7 @@ import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -309,6 +309,7 @@ def test_an_endless_line_is_not_held_in_memory(folder, monkeypatch):
     assert len(good) == 2 and bad == {"mine.jsonl:line 3": "too long"}
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=400), st.sampled_from(["csv", "jsonl"]))
 def test_noise_in_a_file_is_dropped_and_nothing_else(tmp_path_factory, noise, kind):
     folder = tmp_path_factory.mktemp("noise")
