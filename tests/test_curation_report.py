@@ -202,7 +202,8 @@ def test_a_new_report_leaves_no_figure_of_an_old_one(tmp_path):
 def test_pairs_of_every_reason_are_shown(tmp_path, monkeypatch):
     def choose(table):
         reasons = ["copy"] * 9 + ["clash"] * 2
-        return {f"r{k}": Drop(reason, other=f"r{k + 20}") for k, reason in enumerate(reasons)}
+        drops = {f"r{k}": Drop(reason, other=f"r{k + 20}") for k, reason in enumerate(reasons)}
+        return drops | {"r30": Drop("clash", other="r10")}  # which goes because of r30: one pair
 
     shown, draw = [], figures.pairs
     monkeypatch.setattr(figures, "pairs", lambda found: shown.extend(found) or draw(found))

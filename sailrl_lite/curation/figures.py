@@ -9,9 +9,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib import font_manager
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from PIL import Image
+from matplotlib.ticker import MaxNLocator
+from PIL import Image, ImageDraw
 
 from sailrl_lite.curation.images import safe_image
 from sailrl_lite.curation.pipeline import Count, Drop, Dropped, Spread
@@ -70,9 +70,9 @@ def lengths(spreads: Mapping[str, Spread]) -> Figure:
         edges = _edges(values)
         for part, color, name in ((spread.before, BEFORE, "before"), (spread.after, AFTER, "after")):
             values, rows = np.array(list(part), float), list(part.values())
-            axis.hist(values, edges, weights=rows, color=color, label=f"{name}: {sum(rows):,} rows",
-                      alpha=0.8 if name == "after" else 1)  # fmt: skip
+            axis.hist(values, edges, weights=rows, color=color, label=f"{name}: {sum(rows):,} rows")
         axis.set(title=f"Before and after “{step}”", xlabel=spread.column, ylabel="rows")
+        axis.xaxis.set_major_locator(MaxNLocator(integer=_is_whole(edges + 0.5)))
         axis.grid(axis="x", visible=False)
         axis.legend()
     return figure
@@ -116,47 +116,51 @@ def label_balance(balance: pd.DataFrame) -> Figure:
 
 def sample(rows: Sequence[Row]) -> Figure:
     """Some rows as pictures, five a line, each with its question, gold and label."""
-    use_style()
-    lines = -(-len(rows) // 5)
-    with plt.rc_context({"text.parse_math": False}):
-        figure, axes = plt.subplots(lines, 5, figsize=(12.5, 3.1 * lines), squeeze=False)
-        for axis in axes.flat[len(rows) :]:
-            axis.set_axis_off()
-        for row, axis in zip(rows, axes.flat, strict=False):
-            _show(axis, row, 30)
-            axis.set_title(plain(row.kind or row.source, 26))
-    return figure
+    return _gallery(rows, [row.kind or row.source for row in rows], columns=5)
 
 
 def pairs(found: Sequence[tuple[Dropped, Row, Row]]) -> Figure:
-    """Rows that were dropped, each beside the row because of which it was, with the reason."""
+    """Rows that were dropped, with the reason, each beside the row because of which it was; two a line."""
+    rows = [row for _, *both in found for row in both]
+    titles = [title for dropped, _, other in found
+              for title in (f"{dropped.reason}: {dropped.id}", f"beside: {other.id}")]  # fmt: skip
+    return _gallery(rows, titles, columns=4)
+
+
+def _gallery(rows: Sequence[Row], titles: Sequence[str], columns: int) -> Figure:
     use_style()
-    lines = -(-len(found) // 2)
-    with plt.rc_context({"text.parse_math": False}):
-        figure, axes = plt.subplots(lines, 4, figsize=(12.5, 3.1 * lines), squeeze=False)
-        for axis in axes.flat[2 * len(found) :]:
+    pictures = [_picture(row) for row in rows]
+    width, lines = 12.5 / columns, -(-len(rows) // columns)
+    tallest = min(1.2, max(picture.height / picture.width for picture in pictures))
+    with plt.rc_context({"text.parse_math": False, "font.family": _families()}):
+        size = (12.5, lines * (tallest * width + 1.5))
+        figure, axes = plt.subplots(lines, columns, figsize=size, squeeze=False)
+        for axis in axes.flat[len(rows) :]:
             axis.set_axis_off()
-        for (dropped, row, other), both in zip(found, axes.reshape(-1, 2), strict=False):
-            for axis, one, title in zip(both, (row, other), (dropped.reason, "beside"), strict=True):
-                _show(axis, one, 36)
-                axis.set_title(f"{title}: {plain(one.id, 24)}", fontsize=9.5)
+        letters = round(11.5 * width)  # of a line
+        for row, title, picture, axis in zip(rows, titles, pictures, axes.flat, strict=False):
+            axis.imshow(picture)
+            axis.set_title(plain(title, letters), fontsize=9.5)
+            question = textwrap.fill(plain(row.question, 4 * letters), letters)
+            gold, label = plain(row.gold, letters - 6), LABELS[row.needs_thinking]
+            axis.set_xlabel(f"{question}\n\ngold: {gold}\n{label}", fontsize=8)
+            axis.set(xticks=[], yticks=[], anchor="N")
+            axis.grid(visible=False)
     return figure
 
 
-def _show(axis: Axes, row: Row, width: int) -> None:
+def _picture(row: Row) -> Image.Image:
+    """The picture of a row, small; a grey one with a cross where there is none."""
     data = safe_image(row.image)
     if isinstance(data, Drop):
-        axis.imshow(Image.new("RGB", (2, 1), "lightgrey"))
-        axis.text(0.5, 0, f"no picture\n({data.reason})", ha="center", va="center")
-    else:
-        with Image.open(io.BytesIO(data)) as image:
-            image.thumbnail((_SIDE, _SIDE))
-            axis.imshow(image.convert("RGB"))
-    question = textwrap.fill(plain(row.question, 5 * width), width)
-    text = f"{question}\n\ngold: {plain(row.gold, width - 6)}\n{LABELS[row.needs_thinking]}"
-    axis.set_xlabel(text, fontsize=8, family=_families())
-    axis.set(xticks=[], yticks=[], anchor="N")
-    axis.grid(visible=False)
+        picture = Image.new("RGB", (_SIDE, _SIDE // 2), "lightgrey")
+        pen = ImageDraw.Draw(picture)
+        pen.line((0, 0, *picture.size), "grey")
+        pen.line((0, picture.height, picture.width, 0), "grey")
+        return picture
+    with Image.open(io.BytesIO(data)) as image:
+        image.thumbnail((_SIDE, _SIDE))
+        return image.convert("RGB")
 
 
 def _is_seen(char: str) -> bool:
@@ -178,10 +182,14 @@ def _told(left: int, count: Count) -> str:
 def _edges(values: np.ndarray) -> np.ndarray:
     """Edges of at most 40 bins, of whole numbers if the values are whole."""
     low, high = values.min(), values.max()
-    if (values == np.rint(values)).all():
+    if _is_whole(values):
         step = max(1, -(-(high - low + 1) // 40))
         return np.arange(low, high + step + 0.5, step) - 0.5
     return np.linspace(low, high, 41)
+
+
+def _is_whole(values: np.ndarray) -> bool:
+    return bool((values == np.rint(values)).all())
 
 
 def _legend(figure: Figure, colors: Mapping[str, object]) -> None:

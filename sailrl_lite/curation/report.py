@@ -94,14 +94,15 @@ def _draw(out: Path, tally: Tally, result: Survey) -> list[str]:
 def _found(tally: Tally) -> list[tuple[Dropped, Row, Row]]:
     """Some dropped rows with the row because of which each went, of every reason in turn."""
     turns: Counter[tuple[str, str]] = Counter()
-    known = []
+    known = {}
     for dropped in tally.dropped:
         row, other = tally.pairs.get(dropped.id), tally.pairs.get(dropped.other)
-        if row and other:
+        pair = frozenset((dropped.id, dropped.other))  # of a conflict both are dropped
+        if row and other and pair not in known:
             reason = dropped.step, dropped.reason
-            known.append((turns[reason], (dropped, row, other)))
+            known[pair] = turns[reason], (dropped, row, other)
             turns[reason] += 1
-    return [pair for _, pair in sorted(known, key=lambda item: item[0])][:_PAIRS]
+    return [pair for _, pair in sorted(known.values(), key=lambda item: item[0])][:_PAIRS]
 
 
 # ---- report.json
