@@ -2,6 +2,7 @@
 
 import io
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from sailrl_lite.curation.choices import to_open
 from sailrl_lite.curation.mix import Decontaminate, References, mix_step, part_of, read_references
 from sailrl_lite.curation.options import list_options
 from sailrl_lite.curation.passrate import MicroSampler, PassRate, VLLMSampler
-from sailrl_lite.curation.pipeline import Drop, run
+from sailrl_lite.curation.pipeline import Drop, Map, run
 from sailrl_lite.curation.readers import read_micro
 from sailrl_lite.curation.rl import RLOptions, rl_steps
 from sailrl_lite.curation.schema import Change, Row, read_rows, write_rows
@@ -299,6 +300,12 @@ def test_the_micro_policy_is_asked_and_its_tries_can_be_had_again(tmp_path):
     assert texts == sampler([*rows, *odd], 4, seed=0) != sampler([*rows, *odd], 4, seed=1)
     rates = [row.pass_rate for row in PassRate(sampler, low=-1, high=2)(rows)]
     assert 0.2 < np.mean(rates) < 1  # the shipped policy is right half of the time
+    from sailrl_lite.study.evaluation import NEVER_THINK  # here, since the killed child needs no torch
+
+    direct = MicroSampler(SHIPPED, prefill=NEVER_THINK)
+    assert all(text.startswith(NEVER_THINK) for tries in direct(rows, 2, 0) for text in tries)
+    assert 0 < np.mean(PassRate(direct).rates(rows)) < 1
+    assert sampler.fingerprint != direct.fingerprint
     assert sampler.fingerprint == MicroSampler(SHIPPED).fingerprint != MicroSampler(SHIPPED, 0.5).fingerprint
     with pytest.raises(SailRLError, match="no checkpoint in"):
         PassRate(MicroSampler(tmp_path))(rows)
@@ -534,3 +541,9 @@ def test_options_are_checked():
         rl_steps(RLOptions(label="accuracy"))
     names = [step.name for step in rl_steps()]
     assert "pass rate" not in names and "decontaminate" not in names and "split" not in names
+
+
+def test_steps_on_single_rows_go_to_other_processes_without_torch():
+    assert all(pickle.dumps(step.function) for step in rl_steps() if isinstance(step, Map))
+    code = "import sys, sailrl_lite.curation.rl; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[1], check=True)

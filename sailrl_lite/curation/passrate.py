@@ -65,18 +65,11 @@ class PassRate:
 
     def __call__(self, rows: list[Row]) -> list[Row | Drop]:
         tried = [row for row in rows if part_of(row) == "stem"]
-        rates = dict(zip([row.id for row in tried], self._rates(tried), strict=True))
+        rates = dict(zip([row.id for row in tried], self.rates(tried), strict=True))
         return [self._kept(row, rates[row.id]) if row.id in rates else row for row in rows]
 
-    def _kept(self, row: Row, rate: float) -> Row | Drop:
-        note = f"{round(rate * self.tries)} of {self.tries} tries are right"
-        if rate <= self.low:
-            return Drop("never right", note)
-        if rate >= self.high:
-            return Drop("always right", note)
-        return row.with_change("pass rate", note, pass_rate=rate)
-
-    def _rates(self, rows: Sequence[Row]) -> list[float]:
+    def rates(self, rows: Sequence[Row]) -> list[float]:
+        """The share of right tries for each row, of whatever part, in [0, 1]."""
         keys = [self._key(row) for row in rows]
         with _opened(self.scores) as store:
             rates = dict(found for key in keys if (found := store.execute(_FIND, (key,)).fetchone()))
@@ -88,6 +81,14 @@ class PassRate:
                     store.executemany(_KEEP, found.items())
                 rates |= found
         return [rates[key] for key in keys]
+
+    def _kept(self, row: Row, rate: float) -> Row | Drop:
+        note = f"{round(rate * self.tries)} of {self.tries} tries are right"
+        if rate <= self.low:
+            return Drop("never right", note)
+        if rate >= self.high:
+            return Drop("always right", note)
+        return row.with_change("pass rate", note, pass_rate=rate)
 
     def _key(self, row: Row) -> str:
         what = (
@@ -108,6 +109,10 @@ class MicroSampler:
     What cannot be asked (a question of more than 1,000 characters, or with a token of the chat template in
     it) gets empty responses. The tries of a row depend on the rows that are asked with it.
 
+    Attributes:
+        prefill: how each response starts. With `study.evaluation.NEVER_THINK`, `PassRate.rates` is the
+            accuracy of direct answers.
+
     Raises:
         SailRLError: when asked, if there is no such checkpoint.
     """
@@ -115,10 +120,11 @@ class MicroSampler:
     folder: Path
     temperature: float = 1.0
     max_new_tokens: int = 64
+    prefill: str = ""
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        return f"{_hash_of_files(self.folder)} {self.temperature:g} {self.max_new_tokens}"
+        return f"{_hash_of_files(self.folder)} {self.temperature:g} {self.max_new_tokens} {self.prefill}"
 
     @functools.cached_property
     def _loaded(self) -> tuple[Any, Any]:
@@ -139,8 +145,12 @@ class MicroSampler:
             return [[""] * tries for _ in rows]
         questions, pictures = [row.question for row in asked], [_picture(row) for row in asked]
         options: dict[str, Any] = dict(max_new_tokens=self.max_new_tokens, temperature=self.temperature)
-        texts = respond(*self._loaded, questions, pictures, tries, seed=_seed(seed, asked), **options)
-        found = dict(zip([row.id for row in asked], texts, strict=True))
+        texts = respond(
+            *self._loaded, questions, pictures, tries, self.prefill, seed=_seed(seed, asked), **options
+        )
+        found = {
+            row.id: [self.prefill + text for text in some] for row, some in zip(asked, texts, strict=True)
+        }
         return [found.get(row.id, [""] * tries) for row in rows]
 
 
