@@ -8,6 +8,7 @@ from PIL import Image, ImageOps
 
 from sailrl_lite.errors import SailRLError
 
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")  # others may start programs, as EPS does
 _EXACT = 256 * 256  # pixels up to which a picture is sent without loss
 _THINNEST = 100  # longest to shortest side; Qwen's image processor refuses 200
 

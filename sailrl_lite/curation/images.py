@@ -20,7 +20,7 @@ from PIL import ExifTags, Image
 
 from sailrl_lite.curation.pipeline import Drop
 from sailrl_lite.curation.schema import Row
-from sailrl_lite.pictures import upright
+from sailrl_lite.pictures import FORMATS, upright
 
 LONGEST = 2048  # pixels; a longer side is made this long
 SHORTEST = 4  # pixels; a shorter side shows nothing
@@ -29,7 +29,6 @@ MOST_PIXELS = 64_000_000  # a photograph of a good phone; what says more in its 
 _COSINES = np.cos(np.pi / 64 * np.arange(16)[:, None] * (np.arange(64) + 0.5))  # (frequency, pixel)
 _COSINES[0] *= np.sqrt(0.5)
 _LARGEST = 64 * 2**20  # bytes of a picture file
-_FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")  # others may start programs, as EPS does
 
 
 def clean_image(row: Row) -> Row | Drop:
@@ -81,7 +80,7 @@ def safe_image(data: bytes, longest: int = LONGEST) -> bytes | Drop:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about odd metadata, and about sizes that are refused below
-            image = Image.open(io.BytesIO(data), formats=_FORMATS)
+            image = Image.open(io.BytesIO(data), formats=FORMATS)
             if why := _refused(image.width, image.height):
                 return why
             image.load()

@@ -12,10 +12,13 @@ import difflib
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields
-from typing import Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from sailrl_lite.errors import SailRLError
 from sailrl_lite.judges.protocol import DIMENSIONS, Judge
+
+if TYPE_CHECKING:
+    from sailrl_lite.judges.endpoint import Endpoint
 
 NOISY = "noisy:JUDGE,false_pass=RATE,false_fail=RATE[,false_pass.logic=RATE...][,seed=N]"
 JUDGES = f"exact, learned[:FOLDER], {NOISY}, or llm:MODEL[,base_url=URL][,NAME=VALUE...]"
@@ -111,12 +114,22 @@ def _noisy(spec: Spec) -> Judge:
     return NoisyJudge(get_judge(spec.first or "exact"), full["false_pass"], full["false_fail"], seed)
 
 
+def get_endpoint(text: str) -> "Endpoint":
+    """The endpoint that a text "llm:MODEL,..." names. Raises SailRLError as `get_judge`."""
+    return _endpoint(read_spec(text))
+
+
 def _llm(spec: Spec) -> Judge:
-    from sailrl_lite.judges.endpoint import Endpoint
     from sailrl_lite.judges.llm import LLMJudge
 
+    return LLMJudge(_endpoint(spec))
+
+
+def _endpoint(spec: Spec) -> "Endpoint":
+    from sailrl_lite.judges.endpoint import Endpoint
+
     if not spec.first:
-        raise SailRLError("an LLM judge needs its model: llm:MODEL")
+        raise SailRLError("an LLM needs its model: llm:MODEL")
     kinds = get_type_hints(Endpoint)
     known = [field.name for field in fields(Endpoint) if field.default is not MISSING]
     values = {}
@@ -126,7 +139,7 @@ def _llm(spec: Spec) -> Judge:
             hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
             raise SailRLError(f"unknown setting {name!r} of an LLM judge; {hint}")
         values[name] = _value(kinds[name], name, text)
-    return LLMJudge(Endpoint(model=spec.first, **values))
+    return Endpoint(model=spec.first, **values)
 
 
 def _refuse_rest(spec: Spec, first: bool = True) -> None:

@@ -22,6 +22,7 @@ from sailrl_lite.answers import check_golds
 from sailrl_lite.errors import SailRLError
 from sailrl_lite.judges.protocol import Case, Judge, NoVerdict, Verdict
 from sailrl_lite.judges.specs import get_judge
+from sailrl_lite.pictures import FORMATS
 from sailrl_lite.response import parse_response
 from sailrl_lite.rewards import get_reward, measure
 from sailrl_lite.rewards.trl import is_shown
@@ -101,6 +102,6 @@ def _picture(value: Any) -> Image.Image | None:
     if value is None or isinstance(value, Image.Image):
         return value
     try:
-        return Image.open(io.BytesIO(value) if isinstance(value, bytes) else value)
+        return Image.open(io.BytesIO(value) if isinstance(value, bytes) else value, formats=FORMATS)
     except OSError as error:
         raise SailRLError(f"the picture of a row cannot be read ({error}); mend the data") from error

@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from sailrl_lite.errors import SailRLError
-from sailrl_lite.pictures import upright
+from sailrl_lite.pictures import FORMATS, upright
 
 CELL = 28
 WIDTH, HEIGHT = 4 * CELL, 2 * CELL
@@ -154,7 +154,7 @@ def read_picture(path: str | Path) -> Image.Image:
         SailRLError: the file is missing, empty, no picture, cut short, or too large to be opened safely.
     """
     try:
-        with Image.open(path) as image:
+        with Image.open(path, formats=FORMATS) as image:
             return fit(image)
     except FileNotFoundError:
         raise SailRLError(f"there is no picture {path}; check the name") from None
