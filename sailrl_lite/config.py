@@ -167,16 +167,11 @@ class JudgeConfig(_Config):
 
     seed: int = 0
     checkpoint: str = ""
-    steps: int = 1500
-    batch: int = 64
+    steps: int = 1800
+    batch: int = 32
     learning_rate: float = 1e-3
 
-    ranges: ClassVar = {
-        "seed": _SEEDS,
-        "steps": _COUNT,
-        "batch": _COUNT,
-        "learning_rate": _RATE,
-    }
+    ranges: ClassVar = {"seed": _SEEDS, "steps": _COUNT, "batch": _COUNT, "learning_rate": _RATE}
 
 
 @dataclass(frozen=True)
