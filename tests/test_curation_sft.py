@@ -43,7 +43,8 @@ from sailrl_lite.curation.quality import (
 )
 from sailrl_lite.curation.readers import read_micro
 from sailrl_lite.curation.schema import Row, read_rows
-from sailrl_lite.curation.sft import SFTOptions, sft_steps
+from sailrl_lite.curation.settings import SFTOptions
+from sailrl_lite.curation.sft import sft_steps
 from sailrl_lite.errors import SailRLError
 from sailrl_lite.judges.client import Endpoint
 from sailrl_lite.response import DIRECT, THINK, parse_response
@@ -100,6 +101,15 @@ DIRT = {
     "{} Answer the question using a single word or phrase.": "format instruction",
     "{}\nPlease try to answer the question with short words or phrases if possible.": "format instruction",
     "{} Please provide a short and direct response.": "format instruction",
+    "{}\nGive a very brief answer.": "format instruction",
+    "{}\nYour answer should be compact.": "format instruction",
+    "{} Answer the question with a single word (or phrase).": "format instruction",
+    "{} Provide your answer in a brief word or phrase.": "format instruction",
+    "{}\nReply with the letter only": "format instruction",
+    "{} Do not contain the analysis progress.": "format instruction",
+    "{} Answer the question with detailed explanation.": "format instruction",
+    "{} Let's think step by step:": "format instruction",
+    "{}\nYour answer is:": "answer marker",
     "{} Please respond with only the letter of the correct answer.": "format instruction",
     "{}\nSelect the correct answer from the given options.": "format instruction",
     "{} Put your answer in \\boxed{{}}.": "format instruction",
@@ -166,6 +176,21 @@ ORDINARY = [
     "图中有多少个圆?",
     "क्‍या यह लाल है?",
     "What does <key> mean in this XML?",
+    "Give the letter of the vertex with the right angle.",
+    "Write the missing letter of the word.",
+    "Give one word that describes the picture.",
+    "Do not count the roof. How many windows are there?",
+    "Describe the picture in one sentence.",
+    "Answer the questions about the chart: which bar is highest?",
+    "State the law that the figure illustrates.",
+    "Provide the next number in the series.",
+    "Respond to the claim that all birds fly.",
+    "What is the shortest answer that fits the crossword?",
+    "Short: 5 cm, long: 9 cm. What is the difference?",
+    "Keep the ratio. How long is the other side?",
+    "Solution A is mixed with solution B. What is the pH?",
+    "Solution: 5 g of salt in 95 g of water.\nWhat is its concentration?",
+    "Please answer the question shown in the image.",
     "Put the boxes in order of weight.",
     "Return to the start. How many steps is that?",
     "Choose two numbers whose sum is 10.",

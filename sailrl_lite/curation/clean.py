@@ -104,7 +104,7 @@ def _gold_problem(gold: str) -> str:
 
 _BLOCK_TAGS = "br|p|div|li|ul|ol|tr|table|tbody|h[1-6]"
 _INLINE_TAGS = "span|strong|em|font|td|th|center|small|tt|code|pre|img|html|body"
-_ATTRIBUTES = r"(?:\s+[\w-]+\s*=\s*(?:\"[^\"]*\"|'[^']*'|[^\s>\"']+))*\s*/?"
+_ATTRIBUTES = r"(?:\s+[\w-]+\s*=\s*(?:\"[^\"]*\"|'[^']*'|[^\s<>\"']+)){0,20}\s*/?"
 _HTML = [
     (re.compile(r"<!--.*?-->", re.DOTALL), " "),
     (re.compile(rf"</?(?:{_BLOCK_TAGS}){_ATTRIBUTES}>", re.IGNORECASE), "\n"),
@@ -127,18 +127,19 @@ def _spell(text: str) -> str:
     for pattern, replacement in _HTML:
         text = pattern.sub(replacement, text)
     text = _ENTITY.sub(lambda match: html.unescape(re.sub("&(?:amp;)+", "&", match[0])), text)
-    return _SPACES.sub(" ", _INVISIBLE.sub("", _LINE_ENDS.sub("\n", text)))
+    text = _SPACES.sub(" ", _INVISIBLE.sub("", _LINE_ENDS.sub("\n", text)))
+    return re.sub(r"\n{3,}", "\n\n", re.sub(r" ?\n ?", "\n", text)).strip()
 
 
 def _tidy(text: str) -> str:
-    """No blanks at the ends of lines, no more than one empty line, no lonely marks where something was."""
-    text = re.sub(r"(?m)^[.,;]+(?= |$)|(?<=[?!])\.(?=\s|\Z)|,(?=\.(?:\s|\Z))", "", text)
-    return re.sub(r"\n{3,}", "\n\n", re.sub(r" *\n *", "\n", text)).strip()
+    """No lonely marks and blanks where something was taken out."""
+    text = re.sub(r"(?m)^(?:[.,;]+(?: |$))+|(?<=[?!])\.(?=\s|\Z)|,(?=\.(?:\s|\Z))", "", text)
+    return re.sub(r" +", " ", re.sub(r"\n{3,}", "\n\n", re.sub(r" *\n *", "\n", text))).strip()
 
 
 # ---- rules: what is taken out of a question. A sentence starts at `_AT` and ends with `_END`.
 
-_AT = r"(?:^|(?<=[.?!:;)\]>]))[ ]*(?:(?:please|kindly|note|hint|instructions?)[:,]?[ ]+)*"
+_AT = r"(?:^|(?<=[.?!:;)\]>]))[ ]*(?:(?:please|kindly|note|hint|instructions?)[:,]?[ ]+){0,3}"
 _END = r"(?:[.!:]+(?=\s|$)|(?=\n)|\Z)"
 _REST = rf"(?:e\.g\.|i\.e\.|(?<=\d)\.(?=\d)|[^\n.?!])*{_END}"  # of a sentence that does not ask anything
 
@@ -176,7 +177,7 @@ _ROLE_MARKERS = (
     r"<\|start_header_id\|>user<\|end_header_id\|>|<start_of_turn>user|<end_of_turn>",
     r"\[/inst\](?s:.*?)(?=\[inst\]|\Z)|\[inst\]",
     r"(?:^|(?<=[.?!)] ))(?:#+ ?)?(?:assistant|gpt) ?:[^?]*\Z|^#+ ?response ?:[^?]*\Z",
-    rf"(?:^|(?<=[.?!)] )){_USER} *",
+    rf"(?:^|(?<=[.?!)] ))(?:{_USER} *)+",
 )
 _PLACE = (
     r"<(?:image|img)(?:[ _-]?\d+)?/?>|<imagehere>|<\|image(?:_pad)?\|>|<\|vision_(?:start|end)\|>|\[img\]"
@@ -186,8 +187,10 @@ _PLACE_NAMED = rf"(?<=\b(?:in|of|on|at|by|to) )(?:{_PLACE})|(?<=\b(?:from|with|t
 _DECIMALS = rf"{_AT}answer the question requiring a floating-point number with (\w+) decimal places?\b{_REST}"
 _SHOWN = r"(?:according to the question shown in the image, (?:please )?)?"
 _REASON = r"first (?:conduct|perform) reasoning\b"
-_SHORT = r"(?:single|short|brief|few|one|complete|full|,|and|or)"
-_BEST = r"(?:correct|right|best)"
+_SAY = "(?:answer|reply|respond|provide|give|output|state|select|choose|pick|supply|return|indicate)"
+_BRIEF = "(?:brief|short|quick|concise|compact|succinct|terse)"
+_SHORT = rf"(?:{_BRIEF}|very|single|simple|direct|one-word|few|one|just|an?|or|and|,)"
+_BEST = "(?:correct|right|best)"
 _BOX = (
     r"(?:put|place|enclose|write|give|present|wrap|return|provide|express|output|state|box|report)\b"
     r"[^.?!\n]{0,100}?\\?\bboxed\b(?:\{[^{}\n]*\})?[^.?!\n]{0,60}"
@@ -198,33 +201,44 @@ _INSTRUCTIONS = (
     rf"{_AT}{_SHOWN}(?:{_REASON},? (?:and )?then (?:finally )?)?(?:directly )?"
     rf"answer the question (?:and provide|requiring)\b{_REST}",
     rf"{_AT}{_SHOWN}{_REASON}{_REST}",
-    # the form of the answer
-    rf"{_AT}(?:directly )?(?:try to )?answer(?: the (?:\w+ )?questions?)? (?:directly )?(?:with|using|in)"
-    rf"(?: only| just)?(?: an?| one)?(?: {_SHORT})* "
+    # the form of the answer: a word, a phrase, something short, a letter, a box
+    rf"{_AT}(?:directly )?(?:try to )?(?:answer|reply|respond)(?: to)?(?: (?:the|this) (?:\w+ )?questions?)?"
+    rf"(?: directly| briefly| concisely)?,? (?:with|using|in)(?: only)?(?: {_SHORT}){{0,6}} "
     rf"(?:words?|phrases?|sentences?|numbers?|letters?)\b{_REST}",
-    rf"{_AT}(?:answer|respond|reply)(?: the (?:\w+ )?question)? (?:directly )?(?:with|by)(?: only| just)? "
-    rf"(?:giving )?(?:the )?(?:{_BEST} )?(?:option|choice|letter)(?:['’]s|s)?\b{_REST}",
-    rf"{_AT}(?:directly )?(?:answer|respond|reply)(?: to)?(?: the (?:\w+ )?question)? "
+    rf"{_AT}(?:answer|respond|reply)(?: to)?(?: (?:the|this) (?:\w+ )?question)? "
     rf"(?:directly|briefly|concisely|shortly|in detail)\b{_REST}",
-    rf"{_AT}directly answer the (?:\w+ )?question{_END}",
-    rf"{_AT}(?:give|provide|write)(?: an?| your| the)? (?:(?:very|short|brief|direct|concise|and) ?,? ?)+"
-    rf"(?:answer|response)(?: to the question(?: above)?)?{_END}",
-    rf"{_AT}(?:select|choose|pick|respond with|reply with|output|return|provide|indicate|give)"
-    rf"(?: only| just)? (?:the )?(?:"
-    rf"(?:{_BEST} )?(?:option|choice)(?:['’]s)? letter|letter (?:of|for|corresponding))\b{_REST}",
+    rf"{_AT}directly answer (?:the|this) (?:\w+ )?question{_END}",
+    rf"{_AT}(?:give|provide|write|offer)(?: your| the)?(?: {_SHORT}){{1,6}}(?: phrase)? "
+    rf"(?:answer|response|reply)(?: to the question(?: above)?)?{_END}",
+    rf"{_AT}(?:give|provide|write) (?:your|the) (?:answer|response) (?:as|in)(?: {_SHORT}){{1,6}} "
+    rf"(?:word|phrase)\b{_REST}",
+    rf"{_AT}(?:be|keep (?:it|your (?:answer|response))|make (?:the|your) answer(?: very)?) {_BRIEF}{_END}",
+    rf"{_AT}your (?:answer|response|reply) (?:should|must) be (?:very )?{_BRIEF}{_END}",
+    rf"{_AT}(?:ensure brevity in your answer|quick response, please|(?:short|concise) answer(?: only)?)"
+    rf"{_END}",
+    rf"{_AT}(?:(?:only|just|directly) )?{_SAY}\b(?=[^.?!\n]*\bletters?\b)"
+    rf"(?=[^.?!\n]*\b(?:options?|choices?|answers?)\b){_REST}",
+    rf"{_AT}(?:(?:only|just|directly) )?{_SAY}(?: with| using)?(?: only| just)? (?:the|its) letter(?: only)?"
+    rf"{_END}",
+    rf"{_AT}(?:answer|respond|reply) (?:with|by) (?:only )?the (?:{_BEST} )?(?:option|choice)\b{_REST}",
     rf"{_AT}(?:select|choose|pick) (?:the )?{_BEST} (?:answer|option|choice) from (?:among )?(?:the )?"
     rf"(?:(?:given|following|above|provided) )?(?:options|choices)(?: above| below| given| provided)?{_END}",
-    rf"(?:^|(?<=[.?!:;,]))[ ]*(?:(?:and|then|please|finally|also|you (?:must|should))[ ,]*)*{_BOX}",
+    rf"{_AT}(?:do not|don['’]t) (?:explain|include|contain|provide|show|give|output)\b"
+    rf"(?:(?=[.!])|(?=[^.?!\n]*\b(?:explanations?|analysis|reasoning|thinking)\b)){_REST}",
+    rf"(?:^|(?<=[.?!:;,]))[ ]*(?:(?:and|then|please|finally|also|you (?:must|should))[ ,]+){{0,4}}{_BOX}",
     rf" (?:and|then) {_BOX}",
     # orders to think, or where to write the thoughts: in our format the model decides
-    rf"{_AT}(?:(?:let['’]s|let us|please|you should|first|carefully),? )*"
+    rf"{_AT}(?:(?:let['’]s|let us|please|you should|first|carefully),? ){{0,4}}"
     r"(?:think|reason|work|solve (?:it|this|the (?:problem|question))|answer(?: the question)?)"
     r"(?: about (?:it|this))?(?: carefully)? step[ -]by[ -]step"
-    r"(?:,? (?:and|then|before)\b[^.?!:\n]*)?(?:[.!]+(?=\s|$)|(?=\n)|\Z)",
+    r"(?:,? (?:and|then|before)\b[^.?!:\n]*)?(?:[.!]+(?=\s|$)|(?=\n)|:?\s*\Z)",
+    rf"{_AT}answer the question (?:with|and provide) (?:an? )?(?:detailed )?"
+    rf"(?:explanation|reasoning|rationale){_END}",
+    rf"{_AT}(?:generate a reason first|give reasoning steps)\b{_REST}",
     rf"{_AT}(?:show|explain|include) (?:all )?(?:of )?(?:your|the) "
     rf"(?:work|working|reasoning|steps|thinking|thought process){_END}",
     rf"{_AT}(?:you )?first thinks? about the reasoning process\b{_REST}",
-    rf"{_AT}(?:(?:please|first|then|finally|you (?:must|should|first)),? )*{_TAGS}\b[^.?!\n]*"
+    rf"{_AT}(?:(?:please|first|then|finally|you (?:must|should|first)),? ){{0,4}}{_TAGS}\b[^.?!\n]*"
     rf"</?(?:think|answer|judge)>{_REST}",
 )
 _ANSWER = (
@@ -238,6 +252,7 @@ _ANSWER_MARKERS = (
     rf"^#+ *(?:{_ANSWER}|solution)\b:?[*_]{{0,2}}\s*\n{_VALUE}\Z",
     r"^#{3,} *[^\n? ][^\n?]{0,40}\Z",
     r"\n\s*\$?\\boxed\{[^{}\n]+\}\$?\.?\Z",
+    r"^(?:(?:your|short) answer(?: is)?|solution) ?:\s*\Z",
 )
 
 _RULES: list[tuple[str, Callable[[str], str]]] = [

@@ -68,7 +68,7 @@ def asks_for_thought(question: str) -> bool:
     >>> asks_for_thought("What color is the star?"), asks_for_thought("How many more stars than circles?")
     (False, True)
     """
-    stem = re.split(r"\n\s*\(?A[).:]", question)[0]
+    stem = re.split(r"\n *\(?A[).:]", question)[0]
     if _WORK.search(stem) or _EQUATION.search(stem):
         return True
     return len(_NUMBER.findall(stem)) > 1 or len(stem.split()) > 25
