@@ -42,14 +42,15 @@ class Annotation:
 
 
 class Teacher(Protocol):
-    """Anything that annotates rows.
+    """Anything that annotates rows."""
 
-    name: what the provenance calls it.
-    labels: whether it decides for itself if a row needs thinking, and so is given those that need none too.
-    """
+    @property
+    def name(self) -> str:
+        """What the provenance calls it."""
 
-    name: str
-    labels: bool
+    @property
+    def labels(self) -> bool:
+        """Whether it decides for itself if a row needs thinking, and so is given those that need none too."""
 
     def annotate(self, rows: Sequence[Row]) -> Sequence[Annotation | Drop | None]:
         """For each row, in their order, an annotation, why there is none, or None where it is not known."""
