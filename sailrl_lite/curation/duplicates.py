@@ -54,9 +54,13 @@ def find_duplicates(table: pd.DataFrame) -> dict[str, Drop]:
 
 
 def picture_key(image: bytes) -> dict[str, Any]:
-    """ "content": a number of the pixels; "look": the perceptual hash, 32 bytes."""
-    look = perceptual_hash(image).to_bytes(_BITS // 8)
-    return {"content": int(content_hash(image)[:15], 16), "look": look}
+    """ "content": a number of 60 bits for the pixels; "look": as `look_of` a picture."""
+    return {"content": int(content_hash(image)[:15], 16), "look": look_of(image)}
+
+
+def look_of(image: bytes) -> bytes:
+    """The perceptual hash of a picture as `near_groups` takes it, 32 bytes."""
+    return perceptual_hash(image).to_bytes(_BITS // 8)
 
 
 def normalise(question: str) -> str:

@@ -10,7 +10,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from sailrl_lite.answers import equivalent
-from sailrl_lite.curation.duplicates import near_groups, normalise, picture_key, short_hash
+from sailrl_lite.curation.duplicates import look_of, near_groups, normalise, short_hash
 from sailrl_lite.curation.options import letter_of
 from sailrl_lite.curation.pipeline import Drop, Edit
 from sailrl_lite.curation.schema import Row
@@ -180,7 +180,7 @@ def balance_lengths(table: pd.DataFrame, factor: float = 2.0, seed: int = 0) -> 
 
 
 def split_key(row: Row) -> dict[str, object]:
-    return {"question": short_hash(normalise(row.question)), **picture_key(row.image), "split": row.split}
+    return {"question": short_hash(normalise(row.question)), "look": look_of(row.image), "split": row.split}
 
 
 def split_rows(table: pd.DataFrame, test: float = 0.05, seed: int = 0) -> Mapping[str, Edit]:
@@ -195,11 +195,10 @@ def split_rows(table: pd.DataFrame, test: float = 0.05, seed: int = 0) -> Mappin
         test: in [0, 1].
     """
     rows = np.arange(len(table))
-    links = [_first_with(table["content"].to_numpy()), near_groups(list(table["look"]))]
-    questions = table["question"].to_numpy()
     asked = table.groupby("question")["question"].transform("size").to_numpy()
-    links.append(np.where(asked <= GENERIC, _first_with(questions), rows))
-    edges = coo_array((np.ones(3 * len(rows)), (np.tile(rows, 3), np.concatenate(links))), (len(rows),) * 2)
+    alike = np.where(asked <= GENERIC, _first_with(table["question"].to_numpy()), rows)
+    links = np.concatenate([near_groups(list(table["look"])), alike])
+    edges = coo_array((np.ones(2 * len(rows)), (np.tile(rows, 2), links)), (len(rows),) * 2)
     group = connected_components(edges, directed=False)[1]
     sizes = np.bincount(group)
     given = np.bincount(group, table["split"].to_numpy() == "test") > 0
