@@ -70,12 +70,17 @@ def chat(
 
 
 def refuse(
-    status: int, words: str = "no", code: Any = None, param: str | None = None, **headers: str
+    status: int,
+    words: str = "no",
+    code: Any = None,
+    param: str | None = None,
+    latency: float | None = None,
+    **headers: str,
 ) -> Action:
     """An error as OpenAI words it. `headers` have _ for -."""
     error = {"message": words, "type": "error", "code": code, "param": param}
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Action(json.dumps({"error": error}).encode(), status, named)
+    return Action(json.dumps({"error": error}).encode(), status, named, latency=latency)
 
 
 def pictured(request: dict[str, Any]) -> list[str]:

@@ -272,9 +272,10 @@ def picky(best, length="max_tokens", temperature=True, blame=True):
         wrong = wrong or next((name for name in request if name.startswith("max_") and name != length), "")
         wrong = wrong or ("temperature" if "temperature" in request and not temperature else "")
         if not wrong:
-            return chat(ALL_ONE, latency=0.02)
+            return chat(ALL_ONE, latency=0.05)
         words = f"Unsupported parameter: {'' if blame else wrong}"
-        return refuse(400 if blame else 422, words, param=wrong if blame else None, code="unsupported")
+        param = wrong if blame else None
+        return refuse(400 if blame else 422, words, param=param, code="unsupported", latency=0.02)
 
     return script
 
@@ -287,6 +288,7 @@ def picky(best, length="max_tokens", temperature=True, blame=True):
 def test_the_best_way_to_ask_is_found_once_by_one_request(best, length, temperature, steps, blame, caplog):
     with JudgeServer(picky(best, length, temperature, blame)) as server:
         found, llm = judge(server, n=20, calls="combined")
+        assert server.most_in_flight > 5  # the others went on together
         again = asyncio.run(llm.judge(cases(20, first=50)))
     assert all(isinstance(v, Verdict) for v in found + again)
     assert len(server.requests) == 40 + steps
@@ -305,7 +307,7 @@ def test_the_way_to_ask_is_remembered_on_disk(tmp_path):
     assert sum(r.action.status != 200 for r in server.requests) == 2
 
 
-def test_an_endpoint_that_changes_its_mind_is_asked_otherwise():
+def test_an_endpoint_that_changes_its_mind_is_asked_otherwise(caplog):
     picks = [picky(0), picky(1)]
     with JudgeServer(lambda number, request: picks[number >= 6](number, request)) as server:
         llm = LLMJudge(Endpoint("m", server.url, cache=None, calls="combined", concurrency=8))
@@ -313,6 +315,7 @@ def test_an_endpoint_that_changes_its_mind_is_asked_otherwise():
             found = asyncio.run(llm.judge(cases(6, first)))
             assert all(isinstance(v, Verdict) for v in found)
     assert 12 < len(server.requests) <= 12 + 6
+    assert len([r for r in caplog.records if "asking with" in r.message]) == 1
 
 
 def test_faults_while_the_way_to_ask_is_open_hold_nobody_up():

@@ -187,12 +187,13 @@ def test_retries_count_as_calls():
     ("limit", "spent"),
     [
         ({"max_tokens": 120_000}, lambda n: n * 750 / 120_000),
+        ({"max_cost": 0.02, "price_in": 0.0, "price_out": 2.0}, lambda n: n * 2 * 50 / 1e6 / 0.02),
         ({"max_cost": 0.15, "price_in": 1.0, "price_out": 2.0}, lambda n: n * (700 + 2 * 50) / 1e6 / 0.15),
     ],
 )
 def test_tokens_and_money_are_never_overspent_and_nearly_used(server, limit, spent):
     _, llm = judge(server, 100, concurrency=64, **limit)
-    assert 0.85 < spent(len(server.requests)) <= 1 and llm.stopped
+    assert 0.75 < spent(len(server.requests)) <= 1 and llm.stopped
 
 
 def test_a_prompt_that_counts_for_more_than_expected_is_learned_from(server):
@@ -325,7 +326,7 @@ def test_a_program_ends_without_noise(server, tmp_path, interrupted):
             time.sleep(1)
             program.send_signal(signal.SIGINT)
         noise = program.communicate(timeout=60)[1]
-    for word in ("unclosed", "never", "loop is closed", "pending", "ignored"):
+    for word in ("unclosed", "was never", "loop is closed", "was destroyed", "Exception ignored"):
         assert word not in noise
     assert program.returncode != 0 if interrupted else (program.returncode, noise) == (0, "")
 
