@@ -30,7 +30,7 @@ def check_rung(name: str) -> None:
         raise SailRLError(f"the rung {name!r} is not there yet; use 'preview'")
 
 
-class _Config:
+class Settings:
     """What all configurations can do. `ranges` are the least and the greatest value of a setting."""
 
     ranges: ClassVar[dict[str, tuple[float, float]]]
@@ -115,7 +115,7 @@ def check_seed(seed: int) -> None:
 
 
 @dataclass(frozen=True)
-class SFTConfig(_Config):
+class SFTConfig(Settings):
     """Supervised fine-tuning of the micro policy from scratch (paper section 3.4.1).
 
     Attributes:
@@ -157,7 +157,7 @@ class SFTConfig(_Config):
 
 
 @dataclass(frozen=True)
-class JudgeConfig(_Config):
+class JudgeConfig(Settings):
     """Supervised fine-tuning of the learned judge, from a policy that can see and calculate.
 
     Attributes:
@@ -175,7 +175,7 @@ class JudgeConfig(_Config):
 
 
 @dataclass(frozen=True)
-class RLConfig(_Config):
+class RLConfig(Settings):
     """Reinforcement learning with DAPO (paper section 3.4.5, appendix A.2), sized for two CPU cores.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""Files are written whole or not at all: into a neighbour first, which then takes the name."""
+"""Files are written whole or not at all, into a neighbour first, which then takes the name."""
 
 import os
 import tempfile
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 
 from sailrl_lite.errors import SailRLError
@@ -64,3 +65,19 @@ def saving(folder: Path) -> Iterator[None]:
         raise SailRLError(
             f"cannot write the checkpoint {folder} ({first}); free some space and go on with --resume"
         ) from error
+
+
+@contextmanager
+def working_in(out: Path) -> Iterator[None]:
+    """Keep other processes out of a run folder.
+
+    Raises:
+        SailRLError: another process is at work there.
+    """
+    try:
+        with FileLock(out / ".lock", timeout=0):
+            yield
+    except Timeout:
+        raise SailRLError(
+            f"another process is at work in {out}; wait for it, or give another --out"
+        ) from None

@@ -18,6 +18,7 @@ from sailrl_lite.decision import Decision, read_decision
 END_OF_TURN = ("<|im_end|>", "<|endoftext|>")
 THINK = "This question needs step-by-step reasoning."
 DIRECT = "This question can be answered directly."
+NEVER_THINK = f"<judge>{DIRECT}</judge><think></think><answer>"  # as prefill it forces a direct answer
 BLOCKS = ("judge", "think", "answer")
 
 _TAG = re.compile(r"<(/?)(judge|think|answer)>")

@@ -22,8 +22,9 @@ from sailrl_lite.curation.options import list_options
 from sailrl_lite.curation.passrate import MicroSampler, PassRate, VLLMSampler
 from sailrl_lite.curation.pipeline import Drop, Map, run
 from sailrl_lite.curation.readers import read_micro
-from sailrl_lite.curation.rl import RLOptions, rl_steps
+from sailrl_lite.curation.rl import rl_steps
 from sailrl_lite.curation.schema import Change, Row, read_rows, write_rows
+from sailrl_lite.curation.settings import RLOptions
 from sailrl_lite.errors import SailRLError
 
 

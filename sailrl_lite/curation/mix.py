@@ -26,10 +26,10 @@ from sailrl_lite.curation.options import LETTERS, letter_of, split_options
 from sailrl_lite.curation.pipeline import Choose, Drop, Dropped
 from sailrl_lite.curation.readers import read_file, read_source
 from sailrl_lite.curation.schema import Change, Row
+from sailrl_lite.curation.settings import Mode
 from sailrl_lite.curation.sources import registry
 
 Part = Literal["stem", "general"]
-Mode = Literal["report", "drop"]
 log = logging.getLogger(__name__)
 
 _LONG = 20  # words from which a question says by itself which problem it is

@@ -23,7 +23,7 @@ _GROUP = 256  # rows a Parquet row group: what is in memory at once
 
 @dataclass(frozen=True)
 class Change:
-    """What a step did to a field of a row. `note` says how, for a person."""
+    """What a step did to a field of a row; without a field, its remark. `note` is for a person."""
 
     step: str
     field: str

@@ -1,10 +1,7 @@
 """The SFT pipeline (paper section 3.4.1): which steps turn raw rows into LongCoT examples, in which order."""
 
 import functools
-from dataclasses import dataclass
-from typing import ClassVar, get_args
 
-from sailrl_lite.config import _Config
 from sailrl_lite.curation.annotate import Teacher, annotate
 from sailrl_lite.curation.clean import box_answer, clean_gold, clean_text
 from sailrl_lite.curation.duplicates import duplicate_key, find_duplicates
@@ -12,7 +9,6 @@ from sailrl_lite.curation.images import clean_image
 from sailrl_lite.curation.pipeline import Batch, Choose, Map, Step
 from sailrl_lite.curation.quality import (
     DirectAccuracy,
-    LabelRule,
     agrees,
     balance_lengths,
     label_by_accuracy,
@@ -23,41 +19,8 @@ from sailrl_lite.curation.quality import (
     split_rows,
     substantial,
 )
+from sailrl_lite.curation.settings import SFTOptions
 from sailrl_lite.errors import SailRLError
-
-
-@dataclass(frozen=True)
-class SFTOptions(_Config):
-    """What can be chosen about the SFT pipeline; `check` says whether it can be.
-
-    Attributes:
-        label: how rows without a complexity label get one: by "kind", by the "form" of the question, or by
-            the policy's own "accuracy" when it answers directly.
-        direct: with "accuracy", the share of right direct answers from which on thinking is not needed.
-        redundancy: the highest overlap of a trace with question and answer; 1 drops none.
-        balance: the most that a bin of trace lengths may hold, in median bins.
-        test: the share of rows that are held out.
-        batch: rows that go to a teacher or the policy at once.
-        seed: of all that is drawn.
-    """
-
-    label: LabelRule = "kind"
-    direct: float = 0.5
-    redundancy: float = 0.9
-    balance: float = 2.0
-    test: float = 0.05
-    batch: int = 256
-    seed: int = 0
-
-    ranges: ClassVar = {
-        "direct": (0, 1),
-        "redundancy": (0, 1),
-        "balance": (1, float("inf")),
-        "test": (0, 1),
-        "batch": (1, 10**6),
-        "seed": (0, 2**32 - 1),
-    }
-    choices: ClassVar = {"label": get_args(LabelRule)}
 
 
 def sft_steps(

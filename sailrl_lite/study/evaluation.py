@@ -10,7 +10,7 @@ import pandas as pd
 from tqdm.auto import tqdm
 
 from sailrl_lite.errors import SailRLError
-from sailrl_lite.response import DIRECT
+from sailrl_lite.response import NEVER_THINK
 from sailrl_lite.rewards import REWARDS
 from sailrl_lite.training.models import MicroProcessor, Policy, encode_prompts
 from sailrl_lite.training.reward import grade
@@ -18,7 +18,6 @@ from sailrl_lite.training.rollout import sample
 from sailrl_lite.world.problems import FAMILIES, Problem, make_problem
 from sailrl_lite.world.verifier import DIMENSIONS
 
-NEVER_THINK = f"<judge>{DIRECT}</judge><think></think><answer>"
 MEASURES = (
     "accuracy", "trigger_rate", "format_rate", "judging", "thinking", "cascade", *DIMENSIONS, "tokens",
 )  # fmt: skip

@@ -11,13 +11,14 @@ from trl import GRPOConfig
 
 from sailrl_lite.config import RLConfig, checkpoint_of
 from sailrl_lite.errors import SailRLError
+from sailrl_lite.files import working_in
 from sailrl_lite.judges.specs import get_judge
 from sailrl_lite.rewards import for_trl, get_reward
 from sailrl_lite.training.callbacks import StopBetweenBatches, Watch, stop_on_interrupt
 from sailrl_lite.training.dapo import Dapo, DapoTrainer
 from sailrl_lite.training.data import curated_dataset, rl_dataset
 from sailrl_lite.training.models import load_checkpoint, save_checkpoint
-from sailrl_lite.training.runs import Interrupted, check_finite, claim_folder, last_checkpoint, working_in
+from sailrl_lite.training.runs import Interrupted, check_finite, claim_folder, last_checkpoint
 from sailrl_lite.world.problems import FAMILIES
 
 BAR = (

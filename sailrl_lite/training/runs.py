@@ -1,13 +1,10 @@
 """Run folders: one run each, known by its configuration, resumed from its last whole checkpoint."""
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-from filelock import FileLock, Timeout
 
 from sailrl_lite.config import RLConfig, SFTConfig
 from sailrl_lite.errors import SailRLError
@@ -50,22 +47,6 @@ def claim_folder(config: RLConfig | SFTConfig, out: Path, resume: bool) -> None:
                 f"the run in {out} has other settings ({what}); give the same, or another --out"
             )
         write_text(file, text)
-
-
-@contextmanager
-def working_in(out: Path) -> Iterator[None]:
-    """Keep other processes out of a run folder.
-
-    Raises:
-        SailRLError: another process is at work there.
-    """
-    try:
-        with FileLock(out / ".lock", timeout=0):
-            yield
-    except Timeout:
-        raise SailRLError(
-            f"another process is at work in {out}; wait for it, or give another --out"
-        ) from None
 
 
 def last_checkpoint(folder: Path) -> Path | None:

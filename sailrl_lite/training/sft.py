@@ -15,7 +15,7 @@ from trl import SFTConfig as TrlConfig
 from trl import SFTTrainer
 
 from sailrl_lite.config import SHIPPED, JudgeConfig, SFTConfig
-from sailrl_lite.files import saving, write_text
+from sailrl_lite.files import saving, working_in, write_text
 from sailrl_lite.training.callbacks import StopBetweenBatches, Watch, stop_on_interrupt
 from sailrl_lite.training.data import curated_dataset, sft_dataset
 from sailrl_lite.training.models import (
@@ -32,7 +32,6 @@ from sailrl_lite.training.runs import (
     claim_folder,
     last_checkpoint,
     restore_strictly,
-    working_in,
 )
 
 BAR = (("loss", "loss"), ("token accuracy", "mean_token_accuracy"))
