@@ -191,6 +191,7 @@ ORDINARY = [
     "Solution A is mixed with solution B. What is the pH?",
     "Solution: 5 g of salt in 95 g of water.\nWhat is its concentration?",
     "Please answer the question shown in the image.",
+    "What does the teacher say?\n(A) Be brief.\n(B) Answer briefly.\n(C) The answer is 5",
     "Put the boxes in order of weight.",
     "Return to the start. How many steps is that?",
     "Choose two numbers whose sum is 10.",
@@ -260,6 +261,13 @@ def test_entities_and_tags():
 )
 def test_a_question_that_cannot_be_asked_is_dropped(question, reason):
     assert clean_text(row(question=question)).reason == reason
+
+
+def test_options_are_spelt_as_they_are_in_the_question():
+    cleaned = clean_text(
+        row(question="Which?\n(A) 10<sup>2</sup>\n(B) &lt; 5", options=("10<sup>2</sup>", "&lt; 5"))
+    )
+    assert cleaned.question == "Which?\n(A) 10^2\n(B) < 5" and cleaned.options == ("10^2", "< 5")
 
 
 def test_cleaning_is_put_down_in_the_provenance():

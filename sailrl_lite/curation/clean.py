@@ -27,7 +27,8 @@ def clean_text(row: Row) -> Row | Drop:
     text, found = clean_question(row.question)
     if not any(unicodedata.category(char)[0] in "LNS" for char in text):
         return Drop("empty question", f"of {row.question[:100]!r} nothing is left")
-    return row.with_change("question", ", ".join(found), question=text)
+    options = tuple(map(_spell, row.options))
+    return row.with_change("question", ", ".join(found), question=text, options=options)
 
 
 def clean_gold(row: Row) -> Row | Drop:
@@ -137,9 +138,10 @@ def _tidy(text: str) -> str:
     return re.sub(r" +", " ", re.sub(r"\n{3,}", "\n\n", re.sub(r" *\n *", "\n", text))).strip()
 
 
-# ---- rules: what is taken out of a question. A sentence starts at `_AT` and ends with `_END`.
+# ---- rules: what is taken out of a question. A sentence starts at `_AT`, which is not after the bracket of an
+# option, "(A) Be brief.", and ends with `_END`.
 
-_AT = r"(?:^|(?<=[.?!:;)\]>]))[ ]*(?:(?:please|kindly|note|hint|instructions?)[:,]?[ ]+){0,3}"
+_AT = r"(?:^|(?<=[.?!:;>]))[ ]*(?:(?:please|kindly|note|hint|instructions?)[:,]?[ ]+){0,3}"
 _END = r"(?:[.!:]+(?=\s|$)|(?=\n)|\Z)"
 _REST = rf"(?:e\.g\.|i\.e\.|(?<=\d)\.(?=\d)|[^\n.?!])*{_END}"  # of a sentence that does not ask anything
 
@@ -176,8 +178,8 @@ _ROLE_MARKERS = (
     r"<\|start_header_id\|>assistant<\|end_header_id\|>(?s:.*?)(?:<\|eot_id\|>|\Z)",
     r"<\|start_header_id\|>user<\|end_header_id\|>|<start_of_turn>user|<end_of_turn>",
     r"\[/inst\](?s:.*?)(?=\[inst\]|\Z)|\[inst\]",
-    r"(?:^|(?<=[.?!)] ))(?:#+ ?)?(?:assistant|gpt) ?:[^?]*\Z|^#+ ?response ?:[^?]*\Z",
-    rf"(?:^|(?<=[.?!)] ))(?:{_USER} *)+",
+    r"(?:^|(?<=[.?!] ))(?:#+ ?)?(?:assistant|gpt) ?:[^?]*\Z|^#+ ?response ?:[^?]*\Z",
+    rf"(?:^|(?<=[.?!] ))(?:{_USER} *)+",
 )
 _PLACE = (
     r"<(?:image|img)(?:[ _-]?\d+)?/?>|<imagehere>|<\|image(?:_pad)?\|>|<\|vision_(?:start|end)\|>|\[img\]"
@@ -248,7 +250,7 @@ _VALUE = r"[*_]{0,2}(?!\s*_{2,})[^\n?]{0,80}"
 _ANSWER_MARKERS = (
     r"^hint: ?(?:the )?(?:correct )?answer is\b[^\n?]*$",
     r"<answer>(?s:.*?)</answer>|</?(?:think|answer|judge)>",
-    rf"(?:^|(?<=[.?!:;)\]] ))(?:#+ *)?[*_]{{0,2}}{_ANSWER}[*_]{{0,2}} ?(?:[:：=]|is\b:?){_VALUE}\Z",
+    rf"(?:^|(?<=[.?!:;] ))(?:#+ *)?[*_]{{0,2}}{_ANSWER}[*_]{{0,2}} ?(?:[:：=]|is\b:?){_VALUE}\Z",
     rf"^#+ *(?:{_ANSWER}|solution)\b:?[*_]{{0,2}}\s*\n{_VALUE}\Z",
     r"^#{3,} *[^\n? ][^\n?]{0,40}\Z",
     r"\n\s*\$?\\boxed\{[^{}\n]+\}\$?\.?\Z",
