@@ -2,9 +2,9 @@
 
 import argparse
 
-from sailrl_lite.bench import answers, step
+from sailrl_lite.bench import answers, curation, step
 
-PARTS = {"answers": answers.main, "step": step.main}
+PARTS = {"answers": answers.main, "curation": curation.main, "step": step.main}
 
 
 def main() -> None:

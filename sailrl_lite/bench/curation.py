@@ -23,7 +23,7 @@ import numpy as np
 from PIL import Image
 
 from sailrl_lite.curation.annotate import MicroTeacher
-from sailrl_lite.curation.duplicates import picture_key
+from sailrl_lite.curation.duplicates import duplicate_key
 from sailrl_lite.curation.images import safe_image
 from sailrl_lite.curation.mix import References
 from sailrl_lite.curation.pipeline import Count, Step, run
@@ -34,6 +34,7 @@ from sailrl_lite.curation.sft import sft_steps
 from sailrl_lite.world.teacher import Noise
 
 FULL = 400_000  # rows
+_BALLAST = 10_000  # bytes after the end of a picture's file: what held whole files in memory would show
 
 
 def dirty_rows(count: int) -> Iterator[Row]:
@@ -42,8 +43,9 @@ def dirty_rows(count: int) -> Iterator[Row]:
     Mending: clutter about the question, no label. What must go takes turns: a copy, the same picture as JPEG,
     the same with another gold, a picture that is cut short, a row without a gold.
     """
-    before = None
+    before, rng = None, np.random.default_rng(0)
     for number, row in enumerate(read_micro(count)):
+        row = replace(row, image=row.image + rng.bytes(_BALLAST))
         place, turn = number % 20, number // 20 % len(_DIRT)
         if place == 5:
             row = replace(row, question=f"<image>\nUSER: {row.question}  Answer with a single word.")
@@ -230,7 +232,8 @@ def main(rows: int = 20_000) -> None:
             full = other + (other - one) / (rows - few) * (FULL - rows)  # on the line through both
             print(f"{name:24}{one:>14,.{digits}f}{other:>14,.{digits}f}{full:>16,.{digits}f}")
     data = photograph()
-    images, keys = _milliseconds(lambda: safe_image(data)), _milliseconds(lambda: picture_key(data))
+    row = Row("photograph", data, "", "")
+    images, keys = _milliseconds(lambda: safe_image(data)), _milliseconds(lambda: duplicate_key(row))
     print(
         f"\na photograph of 1024 x 768 pixels, {len(data) / 1e3:.0f} kB, takes {images:.0f} ms of work in "
         f"“images” and {keys:.0f} ms each time that it is hashed: {images * FULL / 3.6e6:.1f} h and "

@@ -43,7 +43,7 @@ def survey(file: Path, seed: int = 0) -> Survey:
     rates: Counter[float] = Counter()
     remarks: list[dict[str, str]] = []
     columns = ["id", "kind", "source", "needs_thinking", "split", "pass_rate", "provenance"]
-    with pq.ParquetFile(file) as parquet:
+    with pq.ParquetFile(file, pre_buffer=False) as parquet:  # or all that was read is kept to the end
         for batch in parquet.iter_batches(columns=columns):
             remarks += _remarks(batch)
             values = batch.drop_columns(["id", "provenance"]).to_pydict()
