@@ -138,8 +138,8 @@ def _tidy(text: str) -> str:
     return re.sub(r" +", " ", re.sub(r"\n{3,}", "\n\n", re.sub(r" *\n *", "\n", text))).strip()
 
 
-# ---- rules: what is taken out of a question. A sentence starts at `_AT`, which is not after the bracket of an
-# option, "(A) Be brief.", and ends with `_END`.
+# ---- rules: what is taken out of a question. A sentence starts at `_AT`, which is not after the bracket of
+# an option, "(A) Be brief.", and ends with `_END`.
 
 _AT = r"(?:^|(?<=[.?!:;>]))[ ]*(?:(?:please|kindly|note|hint|instructions?)[:,]?[ ]+){0,3}"
 _END = r"(?:[.!:]+(?=\s|$)|(?=\n)|\Z)"
