@@ -30,7 +30,7 @@
 
 # %%
 RUNG = "preview"  # the rung of the ladder; the others come with later releases
-JUDGE = "noisy:exact,false_pass=0.3,false_fail=0.02"  # of section 9; or "llm:MODEL,base_url=URL"
+JUDGE = "noisy:exact,false_pass=0.3,false_fail=0.02"  # of section 9; or "learned", "llm:MODEL,base_url=URL"
 SEED = 0
 
 import random
@@ -616,10 +616,10 @@ assert table["lucky made likelier"]["strict-product"] == 0 < table["lucky made l
 #
 # ## 9. Another judge
 # In the real world there is no verifier. A judge, here, is anything that is given cases and returns three
-# scores for each, or *no verdict* with its cause. `get_judge` makes one from a line of text; `JUDGE` in the
-# first cell is such a line. A `noisy` judge asks another one and is then wrong at set rates: passing what
-# should fail (`false_pass`), failing what should pass (`false_fail`). One is *even*, 10% either way;
-# `yours`, as the first cell stands, is lenient: it passes 30% of what should fail.
+# scores for each, or *no verdict* with its cause. `get_judge` makes one from a line of text. A `noisy` judge
+# asks another one and is then wrong at set rates: passing what should fail (`false_pass`), failing what
+# should pass (`false_fail`). The one here is *even*, 10% either way. `yours` is what the first cell names;
+# as it stands, a *lenient* one, which passes 30% of what should fail.
 
 # %%
 from sailrl_lite.judges.protocol import DIMENSIONS, Case, Verdict
@@ -627,12 +627,12 @@ from sailrl_lite.judges.specs import get_judge
 
 shown = [(p, parse_response(text)) for p, five in zip(problems, fives, strict=True) for text in five]
 cases = [Case(p.question, r.think, r.answer, p.image, p) for p, r in shown if r.think]
-texts_of_judges = {"even": "noisy:exact,false_pass=0.1,false_fail=0.1", "yours": JUDGE}
+judges = {"even": get_judge("noisy:exact,false_pass=0.1,false_fail=0.1"), "yours": get_judge(JUDGE)}
 exact = await get_judge("exact").judge(cases)  # noqa: F704
-verdicts = {name: await get_judge(text).judge(cases) for name, text in texts_of_judges.items()}  # noqa: F704
+verdicts = {name: await judge.judge(cases) for name, judge in judges.items()}  # noqa: F704
 for name, found in verdicts.items():
     given = sum(isinstance(v, Verdict) for v in found)
-    print(f"{name}: {given} verdicts on {len(cases)} traces  ({texts_of_judges[name]})")
+    print(f"{name} ({judges[name].name}): {given} verdicts on {len(cases)} traces")
 
 
 # %%
@@ -673,7 +673,7 @@ for axis, (name, found) in zip(axes, verdicts.items(), strict=True):
         axis.text(column, row, count, ha="center", va="center")
     axis.set_xticks(range(4), thirds)
     axis.set_yticks(range(4), thirds)
-    axis.set(title=name, xlabel="$R_{think}$ as judged")
+    axis.set(title=f"{name} ({judges[name].name})", xlabel="$R_{think}$ as judged")
     axis.grid(visible=False)
 axes[0].set_ylabel("$R_{think}$, exact")
 figure.suptitle("The same traces by two judges (number of traces)", fontsize=12, weight="bold")
@@ -693,6 +693,37 @@ for name, found in verdicts.items():
     print(f"{name}: {np.mean(passed):.0%} of {len(passed)} lucky successes pass as sound")
 
 # %% [markdown]
+# And *what* is passed? The traces with one mistake of section 6, by kind:
+
+# %%
+passed = {}
+for error in flips:
+    some = [Case(p.question, trace, answer, p.image, p) for p, trace, answer in lessons[error][::4]]
+    found = {name: await judge.judge(some) for name, judge in judges.items()}  # noqa: F704
+    passed[kinds[error]] = {
+        name: np.mean([sum(v.values.values()) == 3 for v in said if isinstance(v, Verdict)])
+        for name, said in found.items()
+    }
+passed = pd.DataFrame(passed).T
+
+# %%
+figures.use_style()
+axis = passed.plot.barh(figsize=(8, 3.4), width=0.75, color=["0.65", figures.AFTER])
+for bars in axis.containers:
+    axis.bar_label(bars, fmt=lambda share: f" {share:.0%}", fontsize=9)
+axis.set(title="Traces with one mistake that pass as wholly sound", xlabel="share", xlim=(0, 1))
+axis.legend([f"{name} ({judge.name})" for name, judge in judges.items()])
+axis.invert_yaxis()
+axis.grid(axis="y", visible=False)
+plt.show()
+assert passed["even"].max() < 0.25
+
+# %% [markdown]
+# A noisy judge passes every kind of mistake alike: its draws belong to the response and not to what is wrong
+# with it, so there is nothing to find out. A learned judge has favourites (name `learned` in the first cell,
+# and look at this figure again). What it overlooks *regularly* can be learnt by a policy, and then it is no
+# longer noise. Notebook 10 looks for such blind spots.
+#
 # ## 10. How a language model is asked
 # `llm:MODEL,base_url=URL` asks any OpenAI-compatible endpoint. What it is sent: a system message with the
 # criteria, then the picture, then the policy's own text between tags. Here are the headings of the system
