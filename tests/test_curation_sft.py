@@ -841,7 +841,8 @@ def test_the_whole_pipeline(tmp_path):
 
 
 @pytest.mark.slow
-def test_two_processes_do_what_one_does(tmp_path):
+def test_two_processes_do_what_one_does(tmp_path, monkeypatch):
+    monkeypatch.setattr("sailrl_lite.curation.pipeline._FEW", 0)
     teacher = MicroTeacher(Noise())
     (one, rows), (two, others) = (curated(tmp_path, teacher, workers, balance=1.0) for workers in (1, 2))
     assert others == rows

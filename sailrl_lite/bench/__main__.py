@@ -1,10 +1,11 @@
 """`make bench`: all timings, or those that are named (`make bench ARGS=answers`)."""
 
 import argparse
+from collections.abc import Callable
 
 from sailrl_lite.bench import answers, curation, step
 
-PARTS = {"answers": answers.main, "curation": curation.main, "step": step.main}
+PARTS: dict[str, Callable[[], None]] = {"answers": answers.main, "curation": curation.main, "step": step.main}
 
 
 def main() -> None:

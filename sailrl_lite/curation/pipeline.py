@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 from tqdm.auto import tqdm
@@ -23,6 +24,8 @@ from tqdm.auto import tqdm
 from sailrl_lite.curation.schema import Row, read_rows, write_rows
 
 _CHUNK = 32  # rows that go to a process at once
+_FEW = 64  # chunks that are done before other processes would have started
+_Made = TypeVar("_Made")
 _PAIRS = 6  # of a step and a reason
 
 
@@ -68,7 +71,8 @@ class Batch:
 class Choose:
     """A step that needs all rows.
 
-    key: small values of one row, the same names for every row: the columns of a table.
+    key: small values of one row, the same names for every row: the columns of a table. A function as a `Map`
+        has, without side effects.
     choose: from that table, indexed by id in the order of the stream, to a Drop or an Edit for each id that
         is not to stay as it is.
     watch: a column of numbers (None: not counted) to be shown before and after the choice, as of lengths.
@@ -145,16 +149,13 @@ def run(
         rows: from a reader, which says for itself what it could not read.
         steps: their names must differ.
         work: a folder for the rows between steps; its files are removed as soon as they were read.
-        workers: processes for the `Map` steps; 1 is this one.
+        workers: processes for the `Map` steps and the keys; 1 is this one.
         bar: whether to draw progress bars.
         total: number of rows, where it is known.
     """
     tally = Tally({name: Count() for name in ["read", *(step.name for step in steps)]})
     with ExitStack() as stack:
-        pool = None
-        if workers > 1:
-            spawn = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
-            pool = stack.enter_context(ProcessPoolExecutor(workers, spawn))
+        pool = stack.enter_context(_Pool(workers))
         stream = _read(_with_bar(rows, "read", total, bar), tally)
         stages = [list(group) for _, group in itertools.groupby(steps, type)]
         spool: Path | None = None
@@ -166,7 +167,7 @@ def run(
                 stream = _map(stream, maps, tally, pool)
             if chooses := [step for step in group if isinstance(step, Choose)]:
                 before, spool = spool, work / f"{number}.parquet"
-                stream, total = _choose(stream, chooses, tally, spool)
+                stream, total = _choose(stream, chooses, tally, spool, pool)
                 stream = _with_bar(stream, f"after {chooses[-1].name}", total, bar)
                 if before:
                     before.unlink()
@@ -222,11 +223,9 @@ def _apply(functions: Sequence[Callable[[Row], Row | Drop]], rows: Sequence[Row]
     return outcomes, seconds
 
 
-def _map(
-    stream: Iterable[Row], steps: list[Map], tally: Tally, pool: ProcessPoolExecutor | None
-) -> Iterator[Row]:
-    functions = [step.function for step in steps]
-    for outcomes, seconds in _in_order(functions, _chunks(stream, _CHUNK), pool):
+def _map(stream: Iterable[Row], steps: list[Map], tally: Tally, pool: "_Pool") -> Iterator[Row]:
+    apply = partial(_apply, [step.function for step in steps])
+    for _, (outcomes, seconds) in pool.in_order(apply, _chunks(stream, _CHUNK)):
         for number, step in enumerate(steps):
             count = tally.counts[step.name]
             count.seconds += seconds[number]
@@ -239,22 +238,40 @@ def _map(
                 yield outcome.row
 
 
-def _in_order(
-    functions: Sequence[Callable[[Row], Row | Drop]],
-    chunks: Iterator[list[Row]],
-    pool: ProcessPoolExecutor | None,
-) -> Iterator[tuple[list[_Outcome], list[float]]]:
-    """The results of the chunks in their order, with only a few of them under way."""
-    if pool is None:
-        yield from (_apply(functions, chunk) for chunk in chunks)
-        return
-    waiting: deque[Future[tuple[list[_Outcome], list[float]]]] = deque()
-    for chunk in chunks:
-        waiting.append(pool.submit(_apply, functions, chunk))
-        if len(waiting) > 2 * pool._max_workers:  # type: ignore[attr-defined]
-            yield waiting.popleft().result()
-    while waiting:
-        yield waiting.popleft().result()
+class _Pool:
+    """Worker processes for functions of chunks. They start once so many chunks have come that it pays."""
+
+    def __init__(self, workers: int) -> None:
+        self._workers = workers
+        self._executor: ProcessPoolExecutor | None = None
+        self._chunks = 0
+
+    def __enter__(self) -> "_Pool":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._executor:
+            self._executor.shutdown(cancel_futures=True)
+
+    def in_order(
+        self, function: Callable[[list[Row]], _Made], chunks: Iterator[list[Row]]
+    ) -> Iterator[tuple[list[Row], _Made]]:
+        """Each chunk with what the function makes of it, in their order, only a few of them under way."""
+        waiting: deque[tuple[list[Row], Future[_Made]]] = deque()
+        for chunk in chunks:
+            self._chunks += 1
+            if self._workers == 1 or self._chunks <= _FEW:
+                yield chunk, function(chunk)
+                continue
+            if self._executor is None:
+                spawn = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
+                self._executor = ProcessPoolExecutor(self._workers, spawn)
+            waiting.append((chunk, self._executor.submit(function, chunk)))
+            if len(waiting) > 2 * self._workers:
+                chunk, future = waiting.popleft()
+                yield chunk, future.result()
+        for chunk, future in waiting:
+            yield chunk, future.result()
 
 
 def _chunks(stream: Iterable[Row], size: int) -> Iterator[list[Row]]:
@@ -281,22 +298,35 @@ def _batch(stream: Iterable[Row], step: Batch, tally: Tally) -> Iterator[Row]:
                 yield result
 
 
+def _keys(
+    functions: Sequence[Callable[[Row], Mapping[str, Any]]], rows: Sequence[Row]
+) -> tuple[list[list[Mapping[str, Any]]], list[float]]:
+    """The keys of some rows, a list for each function, and the seconds spent in each."""
+    keys, seconds = [], []
+    for function in functions:
+        started = time.perf_counter()
+        keys.append([function(row) for row in rows])
+        seconds.append(time.perf_counter() - started)
+    return keys, seconds
+
+
 def _choose(
-    stream: Iterable[Row], steps: list[Choose], tally: Tally, spool: Path
+    stream: Iterable[Row], steps: list[Choose], tally: Tally, spool: Path, pool: _Pool
 ) -> tuple[Iterator[Row], int]:
     """Put the stream down, decide, and return the stream of what stays, with its length."""
     keys: dict[str, dict[str, list[Any]]] = {step.name: {} for step in steps}  # by column: half the memory
     ids: list[str] = []
 
     def keyed() -> Iterator[Row]:
-        for row in stream:
-            ids.append(row.id)
-            for step in steps:
-                started = time.perf_counter()
-                for column, value in step.key(row).items():
-                    keys[step.name].setdefault(column, []).append(value)
-                tally.counts[step.name].seconds += time.perf_counter() - started
-            yield row
+        make = partial(_keys, [step.key for step in steps])
+        for rows, (made, seconds) in pool.in_order(make, _chunks(stream, _CHUNK)):
+            ids.extend(row.id for row in rows)
+            for step, of_rows, spent in zip(steps, made, seconds, strict=True):
+                tally.counts[step.name].seconds += spent
+                for key in of_rows:
+                    for column, value in key.items():
+                        keys[step.name].setdefault(column, []).append(value)
+            yield from rows
 
     write_rows(spool, keyed())
     edits: dict[str, list[tuple[str, Edit]]] = {}
