@@ -673,7 +673,7 @@ for axis, (name, found) in zip(axes, verdicts.items(), strict=True):
         axis.text(column, row, count, ha="center", va="center")
     axis.set_xticks(range(4), thirds)
     axis.set_yticks(range(4), thirds)
-    axis.set(title=f"{name} ({judges[name].name})", xlabel="$R_{think}$ as judged")
+    axis.set(title=name, xlabel="$R_{think}$ as judged")
     axis.grid(visible=False)
 axes[0].set_ylabel("$R_{think}$, exact")
 figure.suptitle("The same traces by two judges (number of traces)", fontsize=12, weight="bold")
