@@ -26,7 +26,7 @@ from sailrl_lite.world.traces import Claim, Statement, Step, read_trace
 CODES = tuple("01234567")  # the tokens of a mark: bit k is set if dimension k fails there
 _CLEAR = np.array([[1.0 - (code >> k & 1) for k in range(len(DIMENSIONS))] for code in range(len(CODES))])
 _ENDS = ("\n", "</think>", "}")  # what may stand behind a value
-_TRUST = 10.0  # odds of a written value against any one other, before it is compared with what is expected
+_TRUST = 20.0  # odds of a written value against any one other, before it is compared with what is expected
 _CHUNK = 64  # cases in one forward pass
 _MAX_LINES, _MAX_TOKENS = 24, 32  # of a trace, and of a line, a question or an answer; the rest is not read
 

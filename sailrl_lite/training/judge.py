@@ -139,14 +139,15 @@ pipeline_tag: image-text-to-text
 
 A Qwen2.5-VL of {parameters:,} parameters that reads a question, its picture and a response of the
 micro-world as a proofreader does, line by line: which value it would expect there, and whether logic,
-grounding or consistency fail for another reason. It is a real judge: it was taught by verdicts and never sees
-the truth, and it is wrong in ways of its own. It is made for the course, to show how far a judge can be
-trusted, and for no other use.
+grounding or consistency fail for another reason. It is a real judge: it was taught by one that knows the
+truth, does without it, and is wrong in ways of its own. It is made for the course, to show how far a judge
+can be trusted, and for no other use.
 
 Made by `sailrl-lite judge-train --seed {config.seed}` from {start}:
-{config.steps:,} updates of {config.batch} responses, each to a fresh problem of the train split: the
-teacher's traces, clean or with an error, edited or garbled, all labelled by the exact verifier. AdamW,
-learning rate {config.learning_rate:g} with warm-up and cosine decay, loss on the labels only; {versions}.
+{config.steps:,} updates of {config.batch} responses, each to a fresh problem of the train split: traces of
+the teacher, clean or with an error, edited or garbled, all labelled by the exact verifier. AdamW, learning
+rate {config.learning_rate:g} with warm-up and cosine decay, loss on the labels only.
+{versions}.
 
 On {HELD_OUT:,} such responses to problems of the test split, whose handwriting it has not seen:
 
@@ -155,9 +156,11 @@ On {HELD_OUT:,} such responses to problems of the test split, whose handwriting 
 `passes` is the share of responses that pass in truth; `false pass` the share of the failing ones that it lets
 pass; `false fail` the share of the passing ones that it fails.
 
-Blind spots to expect: gaps between steps, the wrong model of a problem, all after the 24th line or the 32nd
-token of a line, and whatever is no trace at all, such as words addressed to the judge: it has never seen any,
-for finding out what works on it is the lesson. A response without a picture gets no verdict.
+Blind spots of the shipped one: gaps between steps, the right arithmetic on the wrong quantities, a claim
+that contradicts an earlier one, an answer in words of its own ("It is 47"), true facts that nobody needs,
+all after the 24th line or the 32nd token of a line, and, for logic, long and foreign text. It has never seen
+words that are addressed to a judge, for finding out what works on it is the lesson. Without a picture it
+gives no verdict.
 
 Load it with `sailrl_lite.judges.learned.LearnedJudge`.
 """
