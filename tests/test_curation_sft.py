@@ -30,6 +30,7 @@ from sailrl_lite.curation.duplicates import NEAR, duplicate_key, find_duplicates
 from sailrl_lite.curation.pipeline import Drop, Dropped, run
 from sailrl_lite.curation.quality import (
     GENERIC,
+    WORDS,
     agrees,
     asks_for_thought,
     balance_lengths,
@@ -727,15 +728,15 @@ def test_overlap_is_a_share(trace, question, answer):
 
 
 def lengths(*counts):
-    """A table of traces: of each length so many."""
-    values = [length for length, count in counts for _ in range(count)]
-    return pd.DataFrame({"length": values}, index=pd.Index([f"r{k}" for k in range(len(values))], name="id"))
+    """A table of traces: of each length so many; 0 is a row without one."""
+    values = [length or None for length, count in counts for _ in range(count)]
+    return pd.DataFrame({WORDS: values}, index=pd.Index([f"r{k}" for k in range(len(values))], name="id"))
 
 
 def test_full_bins_of_lengths_are_cut_and_direct_rows_left_alone():
     table = lengths((0, 500), (5, 100), (12, 20), (20, 10), (300, 1))
     drops = balance_lengths(table, factor=2.0)
-    gone = table.loc[list(drops), "length"].value_counts().to_dict()
+    gone = table.loc[list(drops), WORDS].value_counts().to_dict()
     assert gone == {5: 60}  # the median of 100, 20 and 10, twice; one trace of 300 words is no bin
     assert next(iter(drops.values())).detail == "100 traces have 4 to 7 words, 40 of them stay"
     assert balance_lengths(table.iloc[::-1], factor=2.0).keys() == drops.keys()

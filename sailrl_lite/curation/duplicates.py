@@ -17,7 +17,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from sailrl_lite.answers import equivalent
-from sailrl_lite.curation.images import content_hash, perceptual_hash
+from sailrl_lite.curation.images import hashes, perceptual_hash
 from sailrl_lite.curation.pipeline import Drop
 from sailrl_lite.curation.schema import Row
 
@@ -55,7 +55,8 @@ def find_duplicates(table: pd.DataFrame) -> dict[str, Drop]:
 
 def picture_key(image: bytes) -> dict[str, Any]:
     """ "content": a number of 60 bits for the pixels; "look": as `look_of` a picture."""
-    return {"content": int(content_hash(image)[:15], 16), "look": look_of(image)}
+    content, look = hashes(image)
+    return {"content": int(content[:15], 16), "look": look.to_bytes(_BITS // 8)}
 
 
 def look_of(image: bytes) -> bytes:

@@ -103,9 +103,7 @@ def safe_image(data: bytes, longest: int = LONGEST) -> bytes | Drop:
 
 def content_hash(data: bytes) -> str:
     """32 hexadecimal digits that two files share if they show the same RGB pixels. `data`: a safe picture."""
-    with Image.open(io.BytesIO(data)) as image:
-        size = f"{image.width}x{image.height}/".encode()
-        return hashlib.blake2b(size + image.convert("RGB").tobytes(), digest_size=16).hexdigest()
+    return hashes(data)[0]
 
 
 def perceptual_hash(data: bytes) -> int:
@@ -114,11 +112,19 @@ def perceptual_hash(data: bytes) -> int:
     They say which of the 256 lowest frequencies (of the cosine transform of 64 x 64 grey pixels) are above
     their median. The usual 64 bits cannot tell two triangles with other numbers in their corners apart.
     """
+    return hashes(data)[1]
+
+
+def hashes(data: bytes) -> tuple[str, int]:
+    """`content_hash` and `perceptual_hash` of a picture that is decoded only once."""
     with Image.open(io.BytesIO(data)) as image:
-        grey = image.convert("L").resize((64, 64), Image.Resampling.LANCZOS)
+        picture = image.convert("RGB")
+    size = f"{picture.width}x{picture.height}/".encode()
+    content = hashlib.blake2b(size + picture.tobytes(), digest_size=16).hexdigest()
+    grey = picture.convert("L").resize((64, 64), Image.Resampling.LANCZOS, reducing_gap=3.0)
     low = (_COSINES @ np.asarray(grey, dtype=np.float64) @ _COSINES.T).ravel()
     bits = low > np.median(low[1:])  # the first is the mean brightness
-    return int.from_bytes(np.packbits(bits).tobytes())
+    return content, int.from_bytes(np.packbits(bits).tobytes())
 
 
 def hamming(a: int, b: int) -> int:

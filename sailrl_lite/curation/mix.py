@@ -62,9 +62,13 @@ def mix_step(stem: float = 50, general: float = 20, seed: int = 0) -> Choose:
     """
     return Choose(
         "mix",
-        lambda row: {"part": part_of(row)},
+        _part_key,
         functools.partial(_surplus, shares={"stem": stem, "general": general}, seed=seed),
     )
+
+
+def _part_key(row: Row) -> dict[str, str]:
+    return {"part": part_of(row)}
 
 
 def _surplus(table: pd.DataFrame, shares: Mapping[str, float], seed: int) -> dict[str, Drop]:

@@ -1,8 +1,8 @@
 """Quality: labels of complexity, and the filters that decide which annotated rows are worth learning from."""
 
+import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -12,11 +12,13 @@ from scipy.sparse.csgraph import connected_components
 from sailrl_lite.answers import equivalent
 from sailrl_lite.curation.duplicates import look_of, near_groups, normalise, short_hash
 from sailrl_lite.curation.options import letter_of
-from sailrl_lite.curation.pipeline import Drop, Edit
+from sailrl_lite.curation.pipeline import Batch, Drop, Edit, Map, Step
 from sailrl_lite.curation.schema import Row
+from sailrl_lite.curation.settings import RLOptions, SFTOptions
+from sailrl_lite.errors import SailRLError
 
-LabelRule = Literal["kind", "form", "accuracy"]
 DirectAccuracy = Callable[[Sequence[Row]], Sequence[float]]  # share of direct answers that are right, a row
+WORDS = "words of the trace"
 GENERIC = 20  # rows; a question that more of them ask says nothing about which problem it is
 
 
@@ -56,6 +58,22 @@ def label_by_accuracy(rows: Sequence[Row], accuracy: DirectAccuracy, threshold: 
         else row
         for row in rows
     ]
+
+
+def label_step(options: SFTOptions | RLOptions, accuracy: DirectAccuracy | None) -> Step:
+    """The step "label" by the rule that the options name.
+
+    Raises:
+        SailRLError: the rule "accuracy" has nobody to ask.
+    """
+    if options.label == "accuracy":
+        if accuracy is None:
+            raise SailRLError(
+                "the label rule 'accuracy' needs a policy to ask; name one, or use 'kind' or 'form'"
+            )
+        rule = functools.partial(label_by_accuracy, accuracy=accuracy, threshold=options.direct)
+        return Batch("label", rule, options.batch)
+    return Map("label", label_by_form if options.label == "form" else label_by_kind)
 
 
 def asks_for_thought(question: str) -> bool:
@@ -150,8 +168,9 @@ _FILLERS = frozenset(
 # ---- choices among all rows
 
 
-def length_key(row: Row) -> dict[str, int]:
-    return {"length": trace_length(row.think)}
+def length_key(row: Row) -> dict[str, int | None]:
+    """What `balance_lengths` compares; a row without a trace has no length."""
+    return {WORDS: trace_length(row.think) or None}
 
 
 def balance_lengths(table: pd.DataFrame, factor: float = 2.0, seed: int = 0) -> Mapping[str, Drop]:
@@ -165,7 +184,7 @@ def balance_lengths(table: pd.DataFrame, factor: float = 2.0, seed: int = 0) -> 
         table: of `length_key`s.
         factor: from 1 on.
     """
-    lengths = table["length"][table["length"] > 0]
+    lengths = table[WORDS].dropna()
     bins = np.floor(np.log2(lengths)).astype(int)
     sizes = bins.value_counts()
     if sizes.empty:

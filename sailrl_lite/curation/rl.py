@@ -13,15 +13,12 @@ from sailrl_lite.curation.passrate import PassRate, Sampler
 from sailrl_lite.curation.pipeline import Batch, Choose, Drop, Map, Step
 from sailrl_lite.curation.quality import (
     DirectAccuracy,
-    label_by_accuracy,
-    label_by_form,
-    label_by_kind,
+    label_step,
     split_key,
     split_rows,
 )
 from sailrl_lite.curation.schema import Row
 from sailrl_lite.curation.settings import RLOptions
-from sailrl_lite.errors import SailRLError
 
 
 def rl_steps(
@@ -49,7 +46,7 @@ def rl_steps(
         Map("images", clean_image),
         Map("question", clean_text),
         Map("gold", clean_gold),
-        _label(options, accuracy),
+        label_step(options, accuracy),
         Map(OPEN, open_stem),
         Choose("duplicates", duplicate_key, find_duplicates),
     ]
@@ -68,14 +65,3 @@ def rl_steps(
 def open_stem(row: Row) -> Row | Drop:
     """The step "open": `to_open` for STEM rows; the account converts no others."""
     return to_open(row) if part_of(row) == "stem" else row
-
-
-def _label(options: RLOptions, accuracy: DirectAccuracy | None) -> Step:
-    if options.label == "accuracy":
-        if accuracy is None:
-            raise SailRLError(
-                "the label rule 'accuracy' needs a policy to ask; name one, or use 'kind' or 'form'"
-            )
-        rule = functools.partial(label_by_accuracy, accuracy=accuracy, threshold=options.direct)
-        return Batch("label", rule, options.batch)
-    return Map("label", label_by_form if options.label == "form" else label_by_kind)

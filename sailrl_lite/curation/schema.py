@@ -135,7 +135,7 @@ def check_rows(path: str | Path) -> None:
 
 def _opened(path: str | Path) -> pq.ParquetFile:
     try:
-        file = pq.ParquetFile(path)
+        file = pq.ParquetFile(path, pre_buffer=False)  # or all that was read is kept to the end
     except (OSError, pa.ArrowException) as error:
         first = str(error).split("\n")[0]
         raise SailRLError(f"{path} cannot be read as curated rows ({first}); name another file") from error

@@ -8,19 +8,17 @@ from sailrl_lite.curation.duplicates import duplicate_key, find_duplicates
 from sailrl_lite.curation.images import clean_image
 from sailrl_lite.curation.pipeline import Batch, Choose, Map, Step
 from sailrl_lite.curation.quality import (
+    WORDS,
     DirectAccuracy,
     agrees,
     balance_lengths,
-    label_by_accuracy,
-    label_by_form,
-    label_by_kind,
+    label_step,
     length_key,
     split_key,
     split_rows,
     substantial,
 )
 from sailrl_lite.curation.settings import SFTOptions
-from sailrl_lite.errors import SailRLError
 
 
 def sft_steps(
@@ -42,17 +40,13 @@ def sft_steps(
     """
     options = options or SFTOptions()
     options.check()
-    if options.label == "accuracy" and accuracy is None:
-        raise SailRLError(
-            "the label rule 'accuracy' needs a policy to ask; name one, or use 'kind' or 'form'"
-        )
     return [
         Map("images", clean_image),
         Map("question", clean_text),
         Map("gold", clean_gold),
         Map("given", functools.partial(box_answer, step="given")),
         Choose("duplicates", duplicate_key, find_duplicates),
-        _label(options, accuracy),
+        label_step(options, accuracy),
         Batch("annotate", functools.partial(annotate, teacher=teacher), options.batch),
         Map("box", box_answer),
         Map("agreement", agrees),
@@ -61,13 +55,7 @@ def sft_steps(
             "length balance",
             length_key,
             functools.partial(balance_lengths, factor=options.balance, seed=options.seed),
+            watch=WORDS,
         ),
         Choose("split", split_key, functools.partial(split_rows, test=options.test, seed=options.seed)),
     ]
-
-
-def _label(options: SFTOptions, accuracy: DirectAccuracy | None) -> Step:
-    if options.label == "accuracy" and accuracy is not None:
-        rule = functools.partial(label_by_accuracy, accuracy=accuracy, threshold=options.direct)
-        return Batch("label", rule, options.batch)
-    return Map("label", label_by_form if options.label == "form" else label_by_kind)

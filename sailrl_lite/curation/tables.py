@@ -206,7 +206,7 @@ def _json_object(line: str) -> dict[str, Any] | Drop:
 
 def _parquet(path: Path) -> tuple[list[str], Iterator[Record]]:
     try:
-        file = pq.ParquetFile(path)
+        file = pq.ParquetFile(path, pre_buffer=False)  # or all that was read is kept to the end
     except (OSError, pa.ArrowException) as error:
         first = str(error).split("\n")[0]
         raise SailRLError(f"{path} cannot be read as Parquet ({first}); name another file") from error
