@@ -52,8 +52,7 @@ class Ledger:
         with self._lock:
             tokens_in, tokens_out = round(prompt * self._scale), self.endpoint.reply_tokens
             lacking = self._lacking(tokens_in, tokens_out)
-            if lacking and not self._reserved["calls"] and not self.stopped:
-                self.stopped = f"the judge's budget of {lacking} is spent"
+            self._stop_if(lacking)
             if lacking or self.stopped:
                 return None
             reservation = Reservation(self, prompt, tokens_in, tokens_out)
@@ -108,6 +107,7 @@ class Ledger:
             for name, count in earlier.items():
                 if name.startswith(_CAUSE):
                     self.no_verdicts[name.removeprefix(_CAUSE)] += int(count)
+            self._stop_if(self._lacking(0, self.endpoint.reply_tokens))
 
     def __str__(self) -> str:
         """One line for a progress bar: 1,204 calls, 31% cached, 2.1M tokens, $1.34, 3 no verdict."""
@@ -117,6 +117,10 @@ class Ledger:
         parts.append(f"${self.cost:,.2f}" if self.endpoint.price_in or self.endpoint.price_out else "")
         parts.append(f"{self.no_verdicts.total():,} no verdict" if self.no_verdicts else "")
         return ", ".join(part for part in parts if part)
+
+    def _stop_if(self, lacking: str) -> None:
+        if lacking and not self._reserved["calls"] and not self.stopped:
+            self.stopped = f"the judge's budget of {lacking} is spent"
 
     def _lacking(self, tokens_in: int, tokens_out: int) -> str:
         """The first part of the budget that has no room for one call more; "" where all have."""

@@ -1,15 +1,22 @@
 """An LLM as the judge: what it is sent, how it is called, and how its replies become one verdict."""
 
 import asyncio
+import json
+import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from sailrl_lite.errors import SailRLError
+from sailrl_lite.files import write_text
 from sailrl_lite.judges.client import ChatClient, Endpoint
 from sailrl_lite.judges.outcome import Message
 from sailrl_lite.judges.prompt import messages, schema, screen
 from sailrl_lite.judges.protocol import DIMENSIONS, Case, Dimension, Judge, NoVerdict, Verdict
 from sailrl_lite.judges.reply import read_reply
 from sailrl_lite.pictures import data_url
+
+_PAUSE = 1.0  # seconds between two writings of judge.json
 
 
 class LLMJudge(Judge):
@@ -29,6 +36,8 @@ class LLMJudge(Judge):
         self.name = f"llm:{endpoint.model}"
         self._client = ChatClient(endpoint)
         self.ledger = self._client.ledger
+        self._file: Path | None = None
+        self._written = 0.0
 
     async def judge(
         self, cases: Sequence[Case], continuous: bool = False, sample: int = 0
@@ -40,9 +49,13 @@ class LLMJudge(Judge):
             for row in rows:  # shared by all that work, so that few prompts exist at a time
                 found[row] = await self._judge(cases[row], continuous, sample)
                 self.ledger.count(found[row])
+                self._write_usage(_PAUSE)
 
-        async with self._client.open():
-            await _together(work() for _ in range(min(len(cases), self.endpoint.concurrency)))
+        try:
+            async with self._client.open():
+                await _together(work() for _ in range(min(len(cases), self.endpoint.concurrency)))
+        finally:
+            self._write_usage()
         return [found[row] for row in range(len(cases))]
 
     @property
@@ -51,6 +64,28 @@ class LLMJudge(Judge):
 
     def usage(self) -> dict[str, float]:
         return self.ledger.as_dict()
+
+    def status(self) -> str:
+        return str(self.ledger)
+
+    def keep(self, folder: Path) -> None:
+        """As all judges; a run that is killed has counted all but its last second.
+
+        Raises:
+            SailRLError: judge.json is there and cannot be read.
+        """
+        self._file = folder / "judge.json"
+        if self._file.is_file():
+            try:
+                self.ledger.add(json.loads(self._file.read_text(encoding="utf-8")))
+            except (ValueError, TypeError, AttributeError):
+                raise SailRLError(f"{self._file} holds no counts; remove it to count anew") from None
+
+    def _write_usage(self, pause: float = 0.0) -> None:
+        """Write judge.json, unless that was done less than `pause` seconds ago."""
+        if self._file and time.monotonic() - self._written >= pause:
+            write_text(self._file, json.dumps(self.usage(), indent=1) + "\n")
+            self._written = time.monotonic()
 
     async def _judge(self, case: Case, continuous: bool, sample: int) -> Verdict | NoVerdict:
         if (known := screen(case)) is not None:

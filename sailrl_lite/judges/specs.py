@@ -120,9 +120,12 @@ def get_endpoint(text: str) -> "Endpoint":
 
 
 def _llm(spec: Spec) -> Judge:
-    from sailrl_lite.judges.llm import LLMJudge
-
-    return LLMJudge(_endpoint(spec))
+    endpoint = _endpoint(spec)
+    try:
+        from sailrl_lite.judges.llm import LLMJudge
+    except ImportError as error:
+        raise SailRLError(f"an LLM judge needs {error.name}: pip install 'sailrl-lite[judge]'") from error
+    return LLMJudge(endpoint)
 
 
 def _endpoint(spec: Spec) -> "Endpoint":

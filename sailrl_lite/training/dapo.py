@@ -8,6 +8,7 @@ A.2; DAPO: arXiv 2503.14476.)
 
 import functools
 import json
+import logging
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,10 @@ from sailrl_lite.training import rollout
 from sailrl_lite.training.callbacks import StopBetweenBatches
 from sailrl_lite.training.resume import ResumableGRPOTrainer
 
+# TRL warns of rollouts without a reward, with all that belongs to them; here they are counted and shown.
+logging.getLogger("trl.trainer.grpo_trainer").addFilter(
+    lambda record: "All reward functions returned None" not in record.getMessage()
+)
 CLIP_LOW, CLIP_HIGH = 0.20, 0.28  # the paper's range
 _SMALLEST = 1e-6  # difference of rewards that is no rounding
 _CLIP_FILE = "clip.json"

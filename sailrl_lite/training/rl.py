@@ -64,6 +64,8 @@ def train_rl(
     watch = Watch(out, config.updates, BAR, bar, on_batch, judge)
     stop = StopBetweenBatches(config.updates, judge)
     judge.keep(out)
+    if judge.stopped:
+        raise SailRLError(f"{judge.stopped}; go on with --resume and a larger one in --judge")
     trainer = DapoTrainer(
         model=policy,
         reward_funcs=for_trl(config.reward, judge, config.alpha),
