@@ -129,14 +129,10 @@ class LLMTeacher:
             return pool.submit(asyncio.run, self._annotate(rows)).result()
 
     async def _annotate(self, rows: Sequence[Row]) -> list[Annotation | Drop]:
+        from sailrl_lite.judges.client import together
+
         async with self._client.open():
-            tasks = [asyncio.create_task(self._ask(row)) for row in rows]
-            try:
-                return await asyncio.gather(*tasks)
-            finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
+            return await together(self._ask(row) for row in rows)
 
     async def _ask(self, row: Row) -> Annotation | Drop:
         """The annotation of a row; asked for again where a reply holds none."""

@@ -215,6 +215,17 @@ class ChatClient:
         return self._dialect
 
 
+async def together(coroutines: Any) -> list[Any]:
+    """The results of coroutines that run at once. If one fails or all are cancelled, none goes on."""
+    tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 @dataclass
 class _Call:
     """What is asked; `prompt` is the most tokens that it can be, `deadline` a time of the monotonic clock."""

@@ -1,15 +1,13 @@
 """An LLM as the judge: what it is sent, how it is called, and how its replies become one verdict."""
 
-import asyncio
 import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from sailrl_lite.errors import SailRLError
 from sailrl_lite.files import write_text
-from sailrl_lite.judges.client import ChatClient, Endpoint
+from sailrl_lite.judges.client import ChatClient, Endpoint, together
 from sailrl_lite.judges.outcome import Message
 from sailrl_lite.judges.prompt import messages, schema, screen
 from sailrl_lite.judges.protocol import DIMENSIONS, Case, Dimension, Judge, NoVerdict, Verdict
@@ -53,7 +51,7 @@ class LLMJudge(Judge):
 
         try:
             async with self._client.open():
-                await _together(work() for _ in range(min(len(cases), self.endpoint.concurrency)))
+                await together(work() for _ in range(min(len(cases), self.endpoint.concurrency)))
         finally:
             self._write_usage()
         return [found[row] for row in range(len(cases))]
@@ -92,7 +90,7 @@ class LLMJudge(Judge):
             return known
         picture = None if case.image is None else data_url(case.image, self.endpoint.longest_side)
         groups = [DIMENSIONS] if self.endpoint.calls == "combined" else [(key,) for key in DIMENSIONS]
-        parts = await _together(self._ask(case, picture, keys, continuous, sample) for keys in groups)
+        parts = await together(self._ask(case, picture, keys, continuous, sample) for keys in groups)
         values: dict[str, float] = {}
         reasons: dict[str, str] = {}
         for part in parts:
@@ -116,14 +114,3 @@ class LLMJudge(Judge):
             if isinstance(found, Verdict) or (found is reply and found.cause != "bad reply"):
                 break
         return found
-
-
-async def _together(coroutines: Any) -> list[Any]:
-    """The results of coroutines that run at once. If one fails or all are cancelled, none goes on."""
-    tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
-    try:
-        return await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
