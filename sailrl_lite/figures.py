@@ -399,3 +399,54 @@ def _confusion(axis: Axes, row: pd.Series) -> None:
     axis.set_xticks((0, 1), ("judged right", "judged wrong"))
     axis.set_yticks((0, 1), ("right", "wrong"), rotation=90, va="center")
     axis.grid(visible=False)
+
+
+def token_strip(strips: Mapping[str, tuple[Sequence[str], Sequence[float]]], legend: str = "") -> Figure:
+    """Texts token by token, each in a box whose colour is its value; NaN is grey.
+
+    Args:
+        strips: by title, the tokens of a text and their values, as many, from 0 (pale) on.
+        legend: what the values are; "" draws no scale.
+    """
+    use_style()
+    lines = {title: _token_lines(tokens) for title, (tokens, _) in strips.items()}
+    heights = [1.5 + len(rows) for rows in lines.values()]
+    figure, axes = plt.subplots(
+        len(strips), 1, figsize=(11, 0.3 * sum(heights)), height_ratios=heights, squeeze=False
+    )
+    known = np.concatenate([np.asarray(values, float) for _, values in strips.values()])
+    scale = plt.Normalize(0, max(1e-9, np.nanmax(known)))
+    shade = plt.cm.ScalarMappable(scale, sns.light_palette(_BLUE, as_cmap=True))
+    for (title, (_, values)), axis in zip(strips.items(), axes[:, 0], strict=True):
+        place = iter(values)
+        for row, line in enumerate(lines[title]):
+            for start, text in line:
+                value = next(place)
+                color = (0.9, 0.9, 0.9) if np.isnan(value) else tuple(shade.to_rgba(value))[:3]
+                dark = sum(color) < 1.7
+                style = {"facecolor": color, "edgecolor": "white", "boxstyle": "square,pad=0.22"}
+                axis.text(start, row, text, family="monospace", fontsize=8, va="center", bbox=style,
+                          color="white" if dark else "0.5" if np.isnan(value) else "black")  # fmt: skip
+        axis.set(xlim=(0, _LINE), ylim=(len(lines[title]) - 0.4, -0.7))
+        axis.set_title(title, loc="left")
+        axis.set_axis_off()
+    if legend:
+        figure.colorbar(shade, ax=axes[:, 0].tolist(), label=legend, fraction=0.02, pad=0.01)
+    return figure
+
+
+_LINE = 138  # characters of monospaced text that a line of a token strip holds
+
+
+def _token_lines(tokens: Sequence[str]) -> list[list[tuple[float, str]]]:
+    """Tokens as (place, text) on lines; white space is made visible, a run of tokens wraps where it must."""
+    lines: list[list[tuple[float, str]]] = [[]]
+    end = 0.0
+    for token in tokens:
+        text = token.replace("\n", "⏎").replace(" ", "·")
+        if end + len(text) > _LINE:
+            lines.append([])
+            end = 0.0
+        lines[-1].append((end, text))
+        end += len(text) + 1.3
+    return lines
