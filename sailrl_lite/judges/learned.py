@@ -89,12 +89,9 @@ class LearnedJudge(Judge):
             passes = clear[row, [mark.at for mark in marks]]
             for k, mark in enumerate(marks):
                 if mark.dimension is not None:
-                    value = expected[
-                        row, np.arange(mark.start, mark.end) - 1, ids[row, mark.start : mark.end]
-                    ]
-                    right = (
-                        value.prod() * expected[row, mark.end - 1, ends].sum()
-                    )  # and not yet another digit
+                    value = np.arange(mark.start, mark.end)
+                    right = expected[row, value - 1, ids[row, value]].prod()
+                    right *= expected[row, mark.end - 1, ends].sum()  # and no further digit
                     passes[k, mark.dimension] *= _TRUST * right / (_TRUST * right + 1 - right)
             found.append(passes)
         return found
