@@ -188,3 +188,9 @@ def test_the_teacher_errs_at_the_rates_it_is_given():
     for error in ERRORS:
         assert abs(counts[error] / len(thinking) - getattr(noise, error)) < 0.025, error
     assert all(lesson.trace == "" and lesson.error is None for lesson in lessons if not lesson.thinks)
+
+
+def test_an_answer_below_zero_is_swapped_for_another():
+    below = next(p for p in (make_problem("story", seed) for seed in range(5000)) if p.gold.startswith("-"))
+    lesson = err(below, "swapped", random.Random(0))
+    assert lesson.answer.startswith("-") and lesson.answer != below.gold and int(lesson.answer) < 0

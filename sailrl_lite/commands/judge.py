@@ -46,7 +46,7 @@ def run_judge_check(args: argparse.Namespace) -> int:
 def add_judge_train(subparsers: Subparsers) -> None:
     parser = add_parser(
         subparsers, "judge-train", "train the learned judge on traces that the exact verifier has labelled",
-        "This is how the shipped data/micro-judge was made. Takes minutes on two cores.",
+        "This is how the shipped data/micro-judge was made. Takes about ten minutes on two cores.",
     )  # fmt: skip
     add_run_options(parser, "runs/judge", JudgeConfig)
     parser.add_argument("--checkpoint", help="folder of the policy to start from (default: the shipped one)")

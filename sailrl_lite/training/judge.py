@@ -44,7 +44,7 @@ def train_judge(config: JudgeConfig, out: Path, resume: bool = False, bar: bool 
     """
     config.check()
     model, processor = load_checkpoint(checkpoint_of(config))
-    claim_folder(config, out, resume)  # type: ignore[arg-type]
+    claim_folder(config, out, resume)
     lessons = judge_dataset(config.steps * config.batch, config.seed)
     fit(model, processor, lessons, config, out, resume, bar, partial(_collate, processor))
     model.config.judges = list(DIMENSIONS)  # by which a judge is known from a policy

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from sailrl_lite.config import RLConfig, SFTConfig
+from sailrl_lite.config import Settings
 from sailrl_lite.errors import SailRLError
 from sailrl_lite.files import write_text
 from sailrl_lite.training.models import load_checkpoint
@@ -21,7 +21,7 @@ class Interrupted(SailRLError):
         super().__init__(f"stopped after step {done} of {steps} ({why}); go on with --resume --out {out}")
 
 
-def claim_folder(config: RLConfig | SFTConfig, out: Path, resume: bool) -> None:
+def claim_folder(config: Settings, out: Path, resume: bool) -> None:
     """Make `out` the folder of this run, with its configuration in config.json.
 
     Raises:

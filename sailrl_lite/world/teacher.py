@@ -195,6 +195,8 @@ def _another(value: str, rng: random.Random) -> str:
     for kind in (tuple(COLORS), SHAPES, ("yes", "no")):
         if value in kind:
             return rng.choice([other for other in kind if other != value])
+    if value.startswith("-"):
+        return "-" + _another(value[1:], rng)
     if not value.isdigit():
         raise SailRLError(
             f"the teacher cannot misread {value!r}: it knows colors, shapes, yes, no and numbers"
