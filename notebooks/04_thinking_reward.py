@@ -30,7 +30,7 @@
 
 # %%
 RUNG = "preview"  # the rung of the ladder; the others come with later releases
-JUDGE = "noisy:exact,false_pass=0.3,false_fail=0.02"  # of section 9; or "learned", "llm:MODEL,base_url=URL"
+JUDGE = "learned"  # of section 9; or "noisy:exact,false_pass=0.3,false_fail=0.02", "llm:MODEL,base_url=URL"
 SEED = 0
 
 import random
@@ -619,7 +619,8 @@ assert table["lucky made likelier"]["strict-product"] == 0 < table["lucky made l
 # scores for each, or *no verdict* with its cause. `get_judge` makes one from a line of text. A `noisy` judge
 # asks another one and is then wrong at set rates: passing what should fail (`false_pass`), failing what
 # should pass (`false_fail`). The one here is *even*, 10% either way. `yours` is what the first cell names;
-# as it stands, a *lenient* one, which passes 30% of what should fail.
+# as it stands, the *learned* judge that ships with the project, a small model of the policy's own
+# architecture that was taught by verdicts of the verifier and never sees the truth.
 
 # %%
 from sailrl_lite.judges.protocol import DIMENSIONS, Case, Verdict
@@ -628,8 +629,8 @@ from sailrl_lite.judges.specs import get_judge
 shown = [(p, parse_response(text)) for p, five in zip(problems, fives, strict=True) for text in five]
 cases = [Case(p.question, r.think, r.answer, p.image, p) for p, r in shown if r.think]
 judges = {"even": get_judge("noisy:exact,false_pass=0.1,false_fail=0.1"), "yours": get_judge(JUDGE)}
-exact = await get_judge("exact").judge(cases)  # noqa: F704
-verdicts = {name: await judge.judge(cases) for name, judge in judges.items()}  # noqa: F704
+exact = await get_judge("exact").judge(cases)
+verdicts = {name: await judge.judge(cases) for name, judge in judges.items()}
 for name, found in verdicts.items():
     given = sum(isinstance(v, Verdict) for v in found)
     print(f"{name} ({judges[name].name}): {given} verdicts on {len(cases)} traces")
@@ -699,7 +700,7 @@ for name, found in verdicts.items():
 passed = {}
 for error in flips:
     some = [Case(p.question, trace, answer, p.image, p) for p, trace, answer in lessons[error][::4]]
-    found = {name: await judge.judge(some) for name, judge in judges.items()}  # noqa: F704
+    found = {name: await judge.judge(some) for name, judge in judges.items()}
     passed[kinds[error]] = {
         name: np.mean([sum(v.values.values()) == 3 for v in said if isinstance(v, Verdict)])
         for name, said in found.items()
@@ -719,10 +720,10 @@ plt.show()
 assert passed["even"].max() < 0.25
 
 # %% [markdown]
-# A noisy judge passes every kind of mistake alike: its draws belong to the response and not to what is wrong
-# with it, so there is nothing to find out. A learned judge has favourites (name `learned` in the first cell,
-# and look at this figure again). What it overlooks *regularly* can be learnt by a policy, and then it is no
-# longer noise. Notebook 10 looks for such blind spots.
+# The noisy judge passes every kind of mistake alike: its draws belong to the response and not to what is
+# wrong with it, so there is nothing to find out. A learned judge has favourites. What it overlooks
+# *regularly* can be learnt by a policy, and then it is no longer noise. Notebook 10 looks for such blind
+# spots.
 #
 # ## 10. How a language model is asked
 # `llm:MODEL,base_url=URL` asks any OpenAI-compatible endpoint. What it is sent: a system message with the
