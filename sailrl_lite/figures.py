@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from sailrl_lite.files import write_bytes
+from sailrl_lite.judges.protocol import DIMENSIONS, Case, Scores
 from sailrl_lite.response import parse_response
 from sailrl_lite.rewards import Components, Reward
 from sailrl_lite.world.problems import Problem
@@ -450,3 +451,32 @@ def _token_lines(tokens: Sequence[str]) -> list[list[tuple[float, str]]]:
         lines[-1].append((end, text))
         end += len(text) + 1.3
     return lines
+
+
+def verdict_cards(
+    cases: Sequence[Case], truths: Sequence[Scores], judged: Sequence[Scores], titles: Sequence[str]
+) -> Figure:
+    """A card a case: its picture, its trace (long ones cut short), and the exact scores beside the judge's.
+
+    An arrow marks a score that passes (from 0.5 on) and should not.
+    """
+    use_style()
+    size = 2, len(cases)
+    figure, axes = plt.subplots(*size, figsize=(3.7 * size[1], 4.3), height_ratios=[1, 0.8], squeeze=False)
+    for case, truth, said, title, top, below in zip(cases, truths, judged, titles, *axes, strict=True):
+        if case.image is not None:
+            top.imshow(case.image)
+        top.set_title(title)
+        trace = [line if len(line) < 36 else f"{line[:34]}…" for line in case.think.split("\n")]
+        trace = trace if len(trace) < 6 else [*trace[:3], "…"]
+        lines = [*textwrap.wrap(case.question, 40), "", *trace, f"answer {case.answer}", ""]
+        for name in DIMENSIONS:
+            exact, value = getattr(truth, name), getattr(said, name)
+            mark = "  ←" if exact < 0.5 <= value else ""
+            lines.append(f"{name:12} exact {exact:g}   judge {value:.2f}{mark}")
+        below.text(0.02, 0.96, "\n".join(lines), va="top", family="monospace", fontsize=8.6,
+                   transform=below.transAxes)  # fmt: skip
+        for axis in (top, below):
+            axis.set(xticks=[], yticks=[])
+            axis.grid(visible=False)
+    return figure
