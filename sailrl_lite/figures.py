@@ -412,9 +412,8 @@ def token_strip(strips: Mapping[str, tuple[Sequence[str], Sequence[float]]], leg
     use_style()
     lines = {title: _token_lines(tokens) for title, (tokens, _) in strips.items()}
     heights = [1.5 + len(rows) for rows in lines.values()]
-    figure, axes = plt.subplots(
-        len(strips), 1, figsize=(11, 0.3 * sum(heights)), height_ratios=heights, squeeze=False
-    )
+    size = (11, max(1.5, 0.3 * sum(heights)))
+    figure, axes = plt.subplots(len(strips), 1, figsize=size, height_ratios=heights, squeeze=False)
     known = np.concatenate([np.asarray(values, float) for _, values in strips.values()])
     scale = plt.Normalize(0, max(1e-9, np.nanmax(known)))
     shade = plt.cm.ScalarMappable(scale, sns.light_palette(_BLUE, as_cmap=True))
