@@ -515,5 +515,6 @@ print(check_3(my_reward))
 # - `sailrl-lite rl --reward additive` trains with another reward; `sailrl-lite rl --help` lists what can
 #   be set.
 # - `sailrl-lite score completions.jsonl` gives the rewards of your own model's responses.
-# - Later notebooks are planned: on curating data and SFT, on each reward in turn, on the cascade against the
-#   additive reward over several seeds, on DAPO, and on questions that the paper left open.
+# - Notebook 01 makes the data, 02 the SFT policy; 03, 04 and 05 take the rewards one by one; 10 asks how far
+#   a judge can be trusted. Notebooks on the cascade against the additive reward over several seeds, on DAPO,
+#   and on questions that the paper left open are planned.
