@@ -392,9 +392,9 @@ assert all(parse_response(row.response).well_formed for row in annotated)
 
 # %% [markdown]
 # Two filters look at each trace. **Agreement**: the teacher's answer must be equivalent to the gold.
-# **Redundancy** (the paper's token overlap): of the different words of a trace, which share stands in
-# question or answer already? A trace that only restates has nothing to teach. By hand, numbers and signs are
-# words, and words that every trace has do not count:
+# **Redundancy**: of the different words of a trace, which share stands in question or answer already? A
+# trace that only restates has nothing to teach. (The paper compares thought and answer; we count the words of
+# the question, too.) By hand, numbers and signs are words, and words that every trace has do not count:
 
 # %%
 from sailrl_lite.curation.quality import agrees, overlap, substantial
@@ -445,7 +445,7 @@ assert 0.1 < flawed < 0.6
 
 # %% [markdown]
 # That is the paper's case for a *thinking* reward in one number: data filtered by answers still teach bad
-# reasoning.
+# reasoning. (How large the number is, is the doing of our teacher, whose error rates we set.)
 #
 # ### The whole pipeline
 # `sft_steps` lists the steps in the order of the paper, ending with **length balancing** (no bin of trace
@@ -478,7 +478,7 @@ assert tally.counts["read"].rows == len(pile) and tally.counts["annotate"].chang
 # only.
 
 # %% [markdown]
-# **Length balancing** by itself, on lessons that passed: bins of 1, 2 to 3, 4 to 7, ... words. Direct answers
+# **Length balancing** by itself, on the lessons of 780 rows: bins of 1, 2 to 3, 4 to 7, ... words. Direct answers
 # are left alone. The median is that of the bins that hold at least one trace in twenty.
 
 # %%
@@ -569,7 +569,7 @@ axis.grid(axis="x", visible=False)
 plt.show()
 
 # %% [markdown]
-# Under the usual meaning nearly every problem would count as solved. Under the paper's, this is what the
+# Under the usual meaning most problems would count as solved, in every family. Under the paper's, this is what the
 # filter sees, and keeps:
 
 # %%
