@@ -478,8 +478,8 @@ assert tally.counts["read"].rows == len(pile) and tally.counts["annotate"].chang
 # only.
 
 # %% [markdown]
-# **Length balancing** by itself, on the lessons of 780 rows: bins of 1, 2 to 3, 4 to 7, ... words. Direct answers
-# are left alone. The median is that of the bins that hold at least one trace in twenty.
+# **Length balancing** by itself, on the lessons of 780 rows: bins of 1, 2 to 3, 4 to 7, ... words. Direct
+# answers are left alone. The median is that of the bins that hold at least one trace in twenty.
 
 # %%
 from sailrl_lite.curation.quality import balance_lengths, length_key
@@ -569,8 +569,8 @@ axis.grid(axis="x", visible=False)
 plt.show()
 
 # %% [markdown]
-# Under the usual meaning most problems would count as solved, in every family. Under the paper's, this is what the
-# filter sees, and keeps:
+# Under the usual meaning most problems would count as solved, in every family. Under the paper's, this is
+# what the filter sees, and keeps:
 
 # %%
 counts = pd.crosstab(family, hits.sum(1)).loc[order]
