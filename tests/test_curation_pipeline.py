@@ -2,7 +2,13 @@
 
 import functools
 import io
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections import Counter
+from pathlib import Path
 
 import datasets
 import pytest
@@ -136,3 +142,48 @@ def test_what_a_choice_watched_and_the_pairs_it_found_are_kept(tmp_path):
     assert list(tally.pairs) == [f"mine-{k}" for k in (*range(6), *range(10, 16))]
     assert tally.pairs["mine-10"].image == picture()
     assert tally.dropped[0] == Dropped("mine-10", "twins", "twin", other="mine-0")
+
+
+WORKING = """
+import os, sys
+from sailrl_lite.curation import pipeline
+from sailrl_lite.curation.pipeline import Map, run
+from tests.test_curation_pipeline import endless, slow
+
+if __name__ == "__main__":
+    pipeline._FEW = 0
+    run(endless(), [Map("slow", slow)], sys.argv[1] + "/out.parquet", sys.argv[1], workers=2, bar=False)
+"""
+
+
+def endless():
+    while True:
+        yield from rows(1)
+
+
+def slow(row):
+    time.sleep(0.01)
+    Path(os.environ["PIDS"], str(os.getpid())).touch()
+    return row
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("blow", [signal.SIGINT, signal.SIGKILL])
+def test_workers_end_with_the_process_that_started_them(tmp_path, blow):
+    (tmp_path / "pids").mkdir()
+    (tmp_path / "main.py").write_text(WORKING)
+    root = str(Path(__file__).parents[1])
+    child = subprocess.Popen(
+        [sys.executable, tmp_path / "main.py", tmp_path],
+        env=os.environ | {"PIDS": str(tmp_path / "pids"), "PYTHONPATH": root},
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 60
+    while len(list((tmp_path / "pids").iterdir())) < 2:
+        assert child.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+    (os.killpg if blow == signal.SIGINT else os.kill)(child.pid, blow)
+    said = child.communicate(timeout=30)[1]  # the workers hold the other end, too
+    assert child.returncode and said.count("Traceback") == (blow == signal.SIGINT)  # its own

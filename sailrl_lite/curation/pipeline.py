@@ -8,11 +8,14 @@ stream goes on.
 
 import itertools
 import multiprocessing
+import os
+import signal
+import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -265,13 +268,40 @@ class _Pool:
                 continue
             if self._executor is None:
                 spawn = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
-                self._executor = ProcessPoolExecutor(self._workers, spawn)
+                self._executor = ProcessPoolExecutor(self._workers, spawn, _end_with_parent)
+                with _deaf_to_ctrl_c():
+                    self._executor.submit(int)  # all processes are started for the first task
             waiting.append((chunk, self._executor.submit(function, chunk)))
             if len(waiting) > 2 * self._workers:
                 chunk, future = waiting.popleft()
                 yield chunk, future.result()
         for chunk, future in waiting:
             yield chunk, future.result()
+
+
+def _end_with_parent() -> None:
+    """In a worker process: end when the one that started it was killed and cannot say so."""
+    parent = multiprocessing.parent_process()
+
+    def wait() -> None:
+        if parent:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+@contextmanager
+def _deaf_to_ctrl_c() -> Iterator[None]:
+    """Processes that are started here do not hear Ctrl-C: their parent does, and ends them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _chunks(stream: Iterable[Row], size: int) -> Iterator[list[Row]]:
