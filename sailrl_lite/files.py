@@ -72,12 +72,19 @@ def working_in(out: Path) -> Iterator[None]:
     """Keep other processes out of a run folder.
 
     Raises:
-        SailRLError: another process is at work there.
+        SailRLError: another process is at work there, or nothing can be written there.
     """
+    lock = FileLock(out / ".lock", timeout=0)
     try:
-        with FileLock(out / ".lock", timeout=0):
-            yield
+        out.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
     except Timeout:
         raise SailRLError(
             f"another process is at work in {out}; wait for it, or give another --out"
         ) from None
+    except OSError as error:
+        raise SailRLError(f"cannot write to {out}: {error.strerror}; name another folder") from error
+    try:
+        yield
+    finally:
+        lock.release()

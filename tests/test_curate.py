@@ -99,6 +99,19 @@ def test_the_same_command_again_makes_the_same_and_another_one_is_refused(tmp_pa
     assert {row.split for row in rows} == {"train", "test"} and all(row.response for row in rows)
 
 
+def test_data_that_is_not_ours_is_never_written_over(table, tmp_path, capsys):
+    (tmp_path / "data.parquet").write_bytes(b"mine")
+    assert run("curate", "sft", "--input", table, "--out", tmp_path) == 2
+    assert "was not made here; give another --out" in capsys.readouterr().err
+    assert (tmp_path / "data.parquet").read_bytes() == b"mine"
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert run("curate", "sft", "--micro", 3, "--out", tmp_path / "file" / "out") == 2
+    assert "cannot write to" in (said := capsys.readouterr().err) and said.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [

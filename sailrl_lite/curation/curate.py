@@ -145,9 +145,9 @@ def _curate(
     rows = source.rows()
     described = {name: str(value) for name, value in asdict(source).items() if value is not None}
     settings = {"source": described} | settings
-    _claim(out, settings)
     file, work = out / "data.parquet", out / ".work"
     with working_in(out):
+        _claim(out, settings)
         tally = run(rows, steps, file, work, workers, bar, source.micro)
         shutil.rmtree(work, ignore_errors=True)
         then = f"sailrl-lite {settings['kind']} --data {file}"
@@ -159,6 +159,9 @@ def _curate(
 def _claim(out: Path, settings: dict[str, Any]) -> None:
     """Make `out` the folder of these settings; the same ones again make the data again."""
     text, file = json.dumps(settings, indent=1) + "\n", out / "config.json"
-    if file.is_file() and file.read_text(encoding="utf-8", errors="replace") != text:
+    had = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+    if not had and (out / "data.parquet").exists():  # the user's own, perhaps the input
+        raise SailRLError(f"{out} holds a data.parquet that was not made here; give another --out")
+    if had not in ("", text):
         raise SailRLError(f"{out} holds data made with other settings; give another --out, or remove it")
     write_text(file, text)
