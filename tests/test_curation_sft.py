@@ -49,6 +49,7 @@ from sailrl_lite.curation.sft import sft_steps
 from sailrl_lite.errors import SailRLError
 from sailrl_lite.judges.client import Endpoint
 from sailrl_lite.response import DIRECT, THINK, parse_response
+from sailrl_lite.training.models import SPECIAL
 from sailrl_lite.world.problems import FAMILIES
 from sailrl_lite.world.teacher import Noise
 
@@ -271,6 +272,13 @@ def test_options_are_spelt_as_they_are_in_the_question():
     assert cleaned.question == "Which?\n(A) 10^2\n(B) < 5" and cleaned.options == ("10^2", "< 5")
 
 
+@pytest.mark.parametrize("token", [*SPECIAL, "<|eot_id|>", "</s>", "<|im_<|im_end|>end|>"])
+def test_tokens_of_chat_templates_go(token):
+    assert clean_text(row(question=f"How {token}many cats?")).question == "How many cats?"
+    assert clean_gold(row(gold=f"3{token}")).gold == "3"
+    assert clean_text(row(question="Which?", options=(f"3 {token}", "4"))).options[1] == "4"
+
+
 def test_cleaning_is_put_down_in_the_provenance():
     cleaned = clean_text(row(question="<image>\nHow many?\nAnswer: 3"))
     (change,) = cleaned.provenance
@@ -324,6 +332,7 @@ def test_answers_are_boxed_in_one_form():
         {"judge": "Hm.", "think": "2+1=3", "answer": "3"},
         {"judge": THINK, "think": "2+1=3", "answer": "{3"},
         {"judge": THINK, "think": "2+1=3", "answer": " "},
+        {"judge": THINK, "think": "2+1=3 <|image_pad|>", "answer": "3"},
     ],
 )
 def test_what_cannot_be_written_in_the_format_is_dropped(broken):

@@ -27,7 +27,7 @@ def clean_text(row: Row) -> Row | Drop:
     text, found = clean_question(row.question)
     if not any(unicodedata.category(char)[0] in "LNS" for char in text):
         return Drop("empty question", f"of {row.question[:100]!r} nothing is left")
-    options = tuple(map(_spell, row.options))
+    options = tuple(_TOKEN.sub("", _spell(option)).strip() for option in row.options)
     return row.with_change("question", ", ".join(found), question=text, options=options)
 
 
@@ -51,9 +51,11 @@ def box_answer(row: Row, step: str = "box") -> Row | Drop:
             answer = letter_of(answer, row.options) or answer
         row = row.with_change(step, "unwrapped", answer=answer)
     try:
-        _ = row.response
+        response = row.response
     except ValueError as error:
         return Drop("cannot be written in the format", str(error)[:200])
+    if token := _TOKEN.search(response or ""):
+        return Drop("cannot be written in the format", f"it holds the token {token.group()}")
     return row
 
 
@@ -86,7 +88,7 @@ def unwrap(answer: str) -> str:
     text, before = _spell(answer).strip(), None
     while text != before:
         before = text
-        text = _inside_box(text)
+        text = _inside_box(_TOKEN.sub("", text))
         for pattern, replacement in _WRAPPINGS:
             text = pattern.sub(replacement, text).strip()
     return text
@@ -115,6 +117,9 @@ _HTML = [
     (re.compile(r"<sub>([^<>\s]+)</sub>", re.IGNORECASE), r"_\1"),
 ]
 _ENTITY = re.compile(r"&(?:amp;)*(?:#\d{1,7}|#x[0-9a-f]{1,6}|[a-z][a-z0-9]{1,30});", re.IGNORECASE)
+# Of chat templates: each would be read as the frame that it belongs to, or as a picture.
+_TOKENS = r"<\|[a-z0-9_]{1,40}\|>|<(?:unk|pad|bos|eos|/?s)>"
+_TOKEN = re.compile(_TOKENS, re.IGNORECASE)
 _INVISIBLE = re.compile(
     "[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\xad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\ufffe\uffff"
     "\ud800-\udfff]"
@@ -174,12 +179,13 @@ _SYSTEM_PROMPTS = (
 )
 _ROLE_MARKERS = (
     r"<\|im_start\|>assistant\b(?s:.*?)(?:<\|im_end\|>|\Z)",
-    r"<\|im_start\|>user\b|<\|im_end\|>|<\|endoftext\|>|<\|eot_id\|>|<\|begin_of_text\|>|</?s>",
+    r"<\|im_start\|>user\b",
     r"<\|start_header_id\|>assistant<\|end_header_id\|>(?s:.*?)(?:<\|eot_id\|>|\Z)",
     r"<\|start_header_id\|>user<\|end_header_id\|>|<start_of_turn>user|<end_of_turn>",
     r"\[/inst\](?s:.*?)(?=\[inst\]|\Z)|\[inst\]",
     r"(?:^|(?<=[.?!] ))(?:#+ ?)?(?:assistant|gpt) ?:[^?]*\Z|^#+ ?response ?:[^?]*\Z",
     rf"(?:^|(?<=[.?!] ))(?:{_USER} *)+",
+    _TOKENS,
 )
 _PLACE = (
     r"<(?:image|img)(?:[ _-]?\d+)?/?>|<imagehere>|<\|image(?:_pad)?\|>|<\|vision_(?:start|end)\|>|\[img\]"

@@ -78,8 +78,9 @@ def curated_dataset(file: Path, rows: int, seed: int, responses: bool) -> Datase
     columns = (list(table[name]) for name in ("id", "source", "question", "split", needed))
     usable, sources = [], set()
     for k, (name, source, question, split, value) in enumerate(zip(*columns, strict=True)):
-        if special := next((token for token in SPECIAL if token in question), None):
-            raise SailRLError(f"row {name} of {file} asks with the token {special}; curate the file again")
+        text = question + (value[0]["content"] if responses and value else "")
+        if special := next((token for token in SPECIAL if token in text), None):
+            raise SailRLError(f"row {name} of {file} holds the token {special}; curate the file again")
         if split == "train" and value is not None:
             usable.append(k)
             sources.add(source)
