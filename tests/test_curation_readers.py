@@ -150,6 +150,58 @@ def test_ids_are_made_unique(folder):
     good, _ = sorted_out(read_file(written(folder, "image,question,answer,id\n" + lines)))
     assert [row.id for row in good] == ["x", "y", "x (line 4)", "x (line 5)"]
     assert [len(row.provenance) for row in good] == [0, 0, 1, 1]
+    lines = "".join(f"images/0.png,How many?,5,{name}\n" for name in ("x", "x (line 4)", "x"))
+    good, _ = sorted_out(read_file(written(folder, "image,question,answer,id\n" + lines)))
+    assert [row.id for row in good] == ["x", "x (line 4)", "x (line 4) (line 4)"]
+
+
+def test_what_was_curated_twice_over_keeps_every_row(folder):
+    rows = [Row("a", picture(), "Q?", "5"), Row("a", picture(), "Q?", "5"), Row("", picture(), " ", "5")]
+    write_rows(folder / "mine.parquet", rows)
+    good, bad = sorted_out(read_file(folder / "mine.parquet"))
+    assert [row.id for row in good] == ["a", "a (row 2)"] and bad == {"mine.parquet:row 3": "empty question"}
+
+
+def test_curated_rows_that_another_program_changed(folder):
+    write_rows(folder / "mine.parquet", [Row("a", picture(), "Q?", "5")])
+    table = pq.read_table(folder / "mine.parquet")
+    for name, value in {"question": pa.nulls(1, pa.string()), "split": pa.nulls(1, pa.string())}.items():
+        table = table.set_column(table.schema.get_field_index(name), name, value)
+    pq.write_table(table, folder / "mine.parquet")
+    assert sorted_out(read_file(folder / "mine.parquet")) == ([], {"a": "empty question"})
+    for name, value in {"id": pa.array([7]), "image": pa.array([picture()])}.items():
+        other = table.set_column(table.schema.get_field_index(name), name, value)
+        pq.write_table(other, folder / "mine.parquet")
+        with pytest.raises(SailRLError, match="cannot be read as curated rows"):
+            list(read_file(folder / "mine.parquet"))
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("1.0", True), ("T", True), ("y", True), ("0.0", False), ("F", False), ("n", False), ("None", None)],
+)
+def test_labels_as_spreadsheets_and_pandas_write_them(folder, text, value):
+    path = written(folder, f"image,question,answer,needs_thinking\nimages/0.png,How many?,5,{text}\n")
+    assert [row.needs_thinking for row in read_file(path)] == [value]
+
+
+def test_parquet_cells_that_python_cannot_hold(folder):
+    offsets = pa.py_buffer(b"".join(n.to_bytes(4, "little") for n in (0, 2, 4)))
+    text = pa.Array.from_buffers(pa.string(), 2, [None, offsets, pa.py_buffer(b"Q?\xff?")])
+    days = pa.array([2**55, 0], pa.timestamp("ms"))  # in a column that nobody reads
+    table = pa.table({"image": [picture()] * 2, "question": text, "answer": ["5", "5"], "when": days})
+    pq.write_table(table, folder / "mine.parquet")
+    good, bad = sorted_out(read_file(folder / "mine.parquet"))
+    assert [row.question for row in good] == ["Q?"] and bad == {"mine.parquet:row 2": "not UTF-8"}
+
+
+@pytest.mark.parametrize("record", [{"answer": True}, {"answer": ["5"]}, {"question": {"a": "How many?"}}])
+def test_what_is_no_text_is_not_called_empty(folder, record):
+    line = json.dumps({"image": "images/0.png", "question": "How many?", "answer": "5"} | record)
+    assert sorted_out(read_file(written(folder, line, "mine.jsonl"))) == (
+        [],
+        {"mine.jsonl:line 1": "not text"},
+    )
 
 
 # ---- a file of one's own: what is not
@@ -261,7 +313,9 @@ def test_bad_json_lines(folder):
         *["not JSON"] * 3,
         *["not UTF-8"] * 2,
         "empty question",
-        *["empty gold"] * 3,
+        "empty gold",
+        "not text",
+        "empty gold",
         "no picture",
         "bad base64",
     ]

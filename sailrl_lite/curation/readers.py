@@ -9,6 +9,7 @@ import functools
 import io
 import itertools
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -33,8 +34,11 @@ _REQUIRED = ("image", "question", "answer")
 _LONGEST = 20_000  # characters of a question; the paper's inputs end at 16,000 tokens
 _LONGEST_NAME = 200
 _check_gold = functools.lru_cache(65536)(check_gold)
-_YES_NO = {"true": True, "yes": True, "1": True, "think": True,
-           "false": False, "no": False, "0": False, "direct": False}  # fmt: skip
+_YES_NO = {
+    **dict.fromkeys(("true", "t", "yes", "y", "1", "1.0", "think"), True),  # "1.0": pandas, if there are gaps
+    **dict.fromkeys(("false", "f", "no", "n", "0", "0.0", "direct"), False),
+}
+_NOTHING = ("", "nan", "none", "null", "<na>")
 
 
 def read_file(path: str | Path, images: str | Path | None = None) -> Iterator[Row | Dropped]:
@@ -46,9 +50,9 @@ def read_file(path: str | Path, images: str | Path | None = None) -> Iterator[Ro
     Parquet also bytes, or `bytes` and `path` as `datasets` writes them. What was curated before is read too.
 
     Reasons to drop: those of `tables` ("not UTF-8", "stray quote", "wrong number of columns", "not JSON",
-    "too long"), "empty question", "empty gold", "unusable gold", "answer is no option", "bad options", "bad
-    needs_thinking", "bad kind", "no picture", "missing picture", "path leaves the folder", "too large", "bad
-    base64". The id of a dropped row is FILE:line N, for Parquet FILE:row N.
+    "too long"), "not text", "empty question", "empty gold", "unusable gold", "answer is no option", "bad
+    options", "bad needs_thinking", "bad kind", "no picture", "missing picture", "path leaves the folder",
+    "too large", "bad base64". The id of a dropped row is FILE:line N, for Parquet FILE:row N.
 
     Raises:
         SailRLError: as `read_table`, or a column is missing.
@@ -56,7 +60,7 @@ def read_file(path: str | Path, images: str | Path | None = None) -> Iterator[Ro
     path = Path(path)
     names, records = read_table(path)
     if set(FEATURES) <= set(names):
-        return (row if (why := _problem(row)) is None else _dropped(row.id, why) for row in read_rows(path))
+        return _curated_rows(path)
     if missing := [name for name in _REQUIRED if name not in names]:
         near = difflib.get_close_matches(missing[0], names, 1)
         remedy = f"rename {near[0]!r}" if near else f"it has {', '.join(names)}"
@@ -133,10 +137,25 @@ def _file_rows(path: Path, folder: Path, records: Iterator[Record]) -> Iterator[
         if isinstance(row, Drop):
             yield _dropped(place, row)
             continue
-        if row.id in seen:
-            row = row.with_change("read", "the id stood in an earlier row", id=f"{row.id} ({unit} {number})")
-        seen.add(row.id)
-        yield row
+        yield _named(row, f"{unit} {number}", seen)
+
+
+def _curated_rows(path: Path) -> Iterator[Row | Dropped]:
+    seen: set[str] = set()
+    for number, row in enumerate(read_rows(path), start=1):
+        if why := _problem(row):
+            yield _dropped(row.id or f"{path.name}:row {number}", why)
+        else:
+            yield _named(row if row.id else replace(row, id=f"{path.stem}-{number}"), f"row {number}", seen)
+
+
+def _named(row: Row, place: str, seen: set[str]) -> Row:
+    """The row under an id that is not in `seen`, where it is then added."""
+    name = row.id
+    while name in seen:
+        name = f"{name} ({place})"
+    seen.add(name)
+    return row.with_change("read", "the id stood in an earlier row", id=name)
 
 
 def _file_row(record: Mapping[str, Any], stem: str, number: int, folder: Path) -> Row | Drop:
@@ -145,6 +164,9 @@ def _file_row(record: Mapping[str, Any], stem: str, number: int, folder: Path) -
         return needs_thinking
     if isinstance(options, Drop):
         return options
+    for name in ("question", "answer"):
+        if isinstance(value := record.get(name), bool | list | dict):
+            return Drop("not text", f"the {name} is a {type(value).__name__}; write it as text")
     row = Row(
         id=_text(record.get("id")) or f"{stem}-{number}",
         image=b"",
@@ -193,7 +215,9 @@ def _text(value: Any) -> str:
     """A cell as text; empty for nothing and for what is neither text nor number."""
     if isinstance(value, str):
         return value.strip()
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal) or value != value:
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        return ""
+    if isinstance(value, float) and not math.isfinite(value):
         return ""
     whole = isinstance(value, float) and value.is_integer()  # whole numbers with gaps make a column of floats
     return str(int(value) if whole else value)
@@ -203,7 +227,7 @@ def _flag(value: Any) -> bool | Drop | None:
     if value is None or isinstance(value, bool):
         return value
     text = _text(value).lower() or str(value).strip()
-    if not text or text == "nan":
+    if text in _NOTHING:
         return None
     return _YES_NO.get(text, Drop("bad needs_thinking", f"{str(value)[:50]!r}; give true, false or nothing"))
 

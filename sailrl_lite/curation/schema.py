@@ -18,6 +18,7 @@ from sailrl_lite.files import whole_file
 from sailrl_lite.response import render_response
 
 KINDS = ("perception", "general", "reasoning")
+_TEXTS = {"id": "", "question": "", "gold": "", "source": "", "kind": "", "split": "train"}  # usual values
 _GROUP = 256  # rows a Parquet row group: what is in memory at once
 
 
@@ -125,7 +126,13 @@ def read_rows(path: str | Path) -> Iterator[Row]:
     """
     with _opened(path) as file:
         for batch in file.iter_batches(_GROUP):
-            yield from map(_row, batch.to_pylist())
+            try:
+                rows = [_row(record) for record in batch.to_pylist()]
+            except (AttributeError, LookupError, TypeError, ValueError) as error:
+                raise SailRLError(
+                    f"{path} cannot be read as curated rows ({error}); name another file"
+                ) from error
+            yield from rows
 
 
 def check_rows(path: str | Path) -> None:
@@ -156,6 +163,10 @@ def _record(row: Row) -> dict[str, Any]:
 
 def _row(record: dict[str, Any]) -> Row:
     values = {name: record[name] for name in Row.__dataclass_fields__}
+    for name, usual in _TEXTS.items():
+        if not isinstance(text := usual if values[name] is None else values[name], str):
+            raise TypeError(f"{name} is a {type(text).__name__} and no text")
+        values[name] = text
     values["image"] = (record["image"] or {}).get("bytes") or b""
     values["options"] = tuple(record["options"] or ())
     values["provenance"] = tuple(Change(**change) for change in record["provenance"] or ())

@@ -219,9 +219,27 @@ def _parquet_records(file: pq.ParquetFile, names: Sequence[str], path: Path) -> 
     with file:
         try:
             for batch in file.iter_batches(64):
-                for cells in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                for cells in zip(*map(_values, batch.columns), strict=True):
                     number += 1
-                    yield number, dict(zip(names, cells, strict=True))
+                    bad = next((cell for cell in cells if isinstance(cell, Drop)), None)
+                    yield number, bad or dict(zip(names, cells, strict=True))
         except (OSError, pa.ArrowException) as error:
             first = str(error).split("\n")[0]
             raise SailRLError(f"{path} is damaged after row {number} ({first}); write it again") from error
+
+
+def _values(column: pa.Array) -> list[Any]:
+    """The cells of a column; in place of one that Python cannot hold, a Drop that says why."""
+    try:
+        return column.to_pylist()
+    except Exception:  # bytes that are no text, a date beyond the calendar, ...
+        return [_value(cell) for cell in column]
+
+
+def _value(cell: pa.Scalar) -> Any:
+    try:
+        return cell.as_py()
+    except UnicodeDecodeError as error:
+        return Drop("not UTF-8", f"byte {error.object[error.start]:#x} at {error.start} of a text")
+    except Exception:  # none of the columns that are read holds such a value
+        return None
