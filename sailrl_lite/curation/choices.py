@@ -243,6 +243,10 @@ _NEEDS = _pattern(
     r"\bwhich\b[^.?!]*\b(?:is|are) (?:also|similar|most similar|equivalent|another)\b",
     r"\b(?:which|what) (?:number|value|answer|estimate|measurement)\b[^.?!]*\b(?:closest|nearest)\b",
     r"\b(?:closest|nearest) to\W*$",
+    r"\b(?:number|value|answer|estimate|measurement)\b[^.?!]*\b(?:closest|nearest) to\b",
+    r"\b(?:a|an|one) possible\b",
+    r"\b(?:could|might|may|can) (?:be|equal)\W*$",
+    r"\bbest (?:title|heading|caption|summary)\b",
     r"\b(?:an|one|another) example of\b",
     r"(?:正确|错误|成立|不符|合理|可能|符合)的?(?:是|有|为|个数)|说法|不是[^，。]*的是|不属于|可能[是为]",
 )

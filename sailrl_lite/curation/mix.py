@@ -80,7 +80,8 @@ def _surplus(table: pd.DataFrame, shares: Mapping[str, float], seed: int) -> dic
     rng = np.random.default_rng(seed)
     drops: dict[str, Drop] = {}
     for part, ids in members.items():
-        surplus = len(ids) - min(len(ids), round(unit * shares[part]))
+        stays = max(round(unit * shares[part]), 1) if shares[part] else 0  # no part goes altogether unasked
+        surplus = len(ids) - min(len(ids), stays)
         why = Drop("surplus in the mix", f"{surplus} of {len(ids)} {part} rows are too many")
         drops |= {str(ids[k]): why for k in np.sort(rng.permutation(len(ids))[:surplus])}
     return drops
