@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import ExifTags, Image
+from PIL import ExifTags, Image, UnidentifiedImageError
 
 from sailrl_lite.curation.pipeline import Drop
 from sailrl_lite.curation.schema import Row
@@ -88,6 +88,8 @@ def safe_image(data: bytes, longest: int = LONGEST) -> bytes | Drop:
                 return data
             kind = "JPEG" if image.format in ("JPEG", "MPO") else "PNG"
             picture = upright(image)
+    except UnidentifiedImageError:
+        return Drop("not a picture", f"it is no file of {', '.join(FORMATS)}")
     except Image.DecompressionBombError as error:
         return Drop("too many pixels", str(error))
     except Exception as error:  # broken files make decoders raise nearly anything
