@@ -50,6 +50,7 @@ def test_shared_cases(case):
         f"```json\n{GOOD}",  # the closing fence is missing
         f"Verdict:\n```json\n{GOOD}\n```\nThe sets {{1, 2}} and {{x | x > 0}} agree [1], [see there].",
         f'With \\text{{"left"}} read as 80: {GOOD}',
+        f'In [0, 5) lies {{"a", "b"}}. {GOOD}',
         f"[my verdict: {GOOD}]",
         json.dumps(json.loads(GOOD), indent=4),
         f'{{"scores": {GOOD}}}',
@@ -81,6 +82,8 @@ def test_one_object_is_found(content):
         (GOOD[:-1] + ',"share": {"logic": 0.75}}', "several objects"),
         (f'{{"logic": {OTHER}, "grounding": 0, "consistency": 1}}', "several objects"),
         (OTHER[:-1] + f',"corrected": [[{GOOD}', "broken JSON"),  # the inner one does not count
+        (OTHER[:-1].replace(",", " ", 1) + f', "revised": {GOOD}}}', "broken JSON"),
+        (f'{{"draft": to follow, "set": "{{", "final": {GOOD}}}', "broken JSON"),
         (f'{{"scores": {GOOD}', "broken JSON"),
         (GOOD[:-1] + ",}", "broken JSON"),
         (GOOD.replace('"', "'"), "no JSON"),
@@ -178,6 +181,7 @@ def test_a_refusal_or_filter_outweighs_the_content():
     assert read_reply({"content": parts}, "stop").cause == "refusal"
     assert read_reply({"content": GOOD, "refusal": ""}, "stop").scores.logic == 1
     assert read(GOOD, "content_filter") == "filtered"
+    assert read(GOOD, "content_filter: SAFETY") == "filtered"
 
 
 def test_cut_by_length():
@@ -229,6 +233,7 @@ HOSTILE = [
 ]
 HOSTILE += ["{} " * 60_000, '{"a":1 ' * 28_000, '{"a":"\\' * 25_000, '{   "' * 39_000, "[1," * 66_000]
 HOSTILE += ['{"logic":' + "1" * 190_000 + "}", '{"logic":[' + "{}," * 60_000 + "{}]}", '"' * 190_000]
+HOSTILE += ['{"a" {' * 30_000, '{"a" ' + '"\\' * 90_000, '{"a" }' * 30_000]
 HOSTILE += ['{"logic":' * 900 + "1" + "}" * 900, '{"logic":' + "[" * 900 + "]" * 900 + "}"]
 
 

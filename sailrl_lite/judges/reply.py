@@ -37,6 +37,7 @@ _DECIMAL = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,99})?")
 _WORDS = {"true": 1, "false": 0}
 # What may be the start of a JSON object or list.
 _OPENING = re.compile(r'\{\s*["}]|\[\s*(?:["\[\]{0-9-]|(?:true|false|null)\b)')
+_STRING_OR_BRACE = re.compile(r'"(?:[^"\\]+|\\.)*"?|[{}]', re.DOTALL)
 
 
 def read_reply(
@@ -72,7 +73,7 @@ def read_reply(
     message = message if isinstance(message, dict) else {}
     if refusal := _refusal(message):
         return NoVerdict("refusal", _short(refusal))
-    if finish_reason == "content_filter":
+    if isinstance(finish_reason, str) and finish_reason.startswith("content_filter"):  # Gemini adds why
         return NoVerdict("filtered", "the endpoint's filter withheld the reply")
     was_cut = finish_reason == "length"
     text = _text(message)
@@ -151,9 +152,21 @@ def _json_values(text: str) -> tuple[list[Any], bool]:
             values.append(value)
         except json.JSONDecodeError as error:
             broken, at = True, max(error.pos, opening.start() + 1)
+            if text[opening.start()] == "{":
+                at = max(at, _closing(text, opening.start()))
         except RecursionError:  # nested deeper than any reply that means something
             break
     return [], True
+
+
+def _closing(text: str, start: int) -> int:
+    """Where the broken object that begins at `start` ends: behind its closing brace, or with the text."""
+    depth = 0
+    for match in _STRING_OR_BRACE.finditer(text, start):
+        depth += {"{": 1, "}": -1}.get(match.group(), 0)
+        if not depth:
+            return match.end()
+    return len(text)
 
 
 def _scoring(value: Any, keys: Sequence[str], continuous: bool) -> Iterator[tuple[_Object, bool]]:
