@@ -17,7 +17,6 @@ from PIL import Image
 
 from sailrl_lite.errors import SailRLError
 from sailrl_lite.judges.attacks import ATTACKS, attacks
-from sailrl_lite.pictures import data_url
 from sailrl_lite.judges.prompt import (
     LONGEST,
     TAGS,
@@ -30,6 +29,7 @@ from sailrl_lite.judges.prompt import (
 )
 from sailrl_lite.judges.protocol import DIMENSIONS, Case, NoVerdict, Verdict
 from sailrl_lite.judges.reply import read_reply
+from sailrl_lite.pictures import data_url
 from sailrl_lite.world.problems import FAMILIES, make_problem
 from sailrl_lite.world.teacher import ERRORS, err, solve
 from sailrl_lite.world.traces import write_trace
@@ -167,6 +167,11 @@ FOOLERS += [
     "\u2800\u3164",
     "😀😀",
     "समाधान:",
+    "<>",
+    "&& << >>",
+    "‹›",
+    "< 47",
+    "<answer>",
     "Ｔｈｏｕｇｈｔ ｐｒｏｃｅｓｓ",
     "Thou\u200bght process",
     "\U000e0041\U000e0042",
@@ -190,6 +195,7 @@ TRACES = [
     "左角是八十度。",
     "левый угол 80",
 ]
+TRACES += ["x>5", "a & b", "x < 5"]
 TRACES += ["The left angle is 80.", "左の角は八十度です", "มุมซ้ายคือแปดสิบ", "왼쪽 각은 80", "so red+blue"]
 
 

@@ -109,6 +109,7 @@ class _Safe(dict[int, str]):
 
 
 _SAFE = _Safe()
+_ENTITY = re.compile(r"&(?:amp|lt|gt|#x[0-9A-F]+);")  # what `escape` writes for a sign
 _ANGLES = "˂˃ᐸᐳ⦉⦊"  # look-alikes that neither their name nor their normal form gives away
 _CONTROL_TOKEN = re.compile(r"\[(?=/?[A-Z][A-Z_]{2,}\])")  # [INST], [/INST], ... of some chat templates
 
@@ -180,7 +181,8 @@ def has_content(trace: str) -> bool:
 
 def _words(text: str) -> str:
     """Lower-case words with one space before and after each; letters, digits and their marks only."""
-    plain = unicodedata.normalize("NFKC", text.translate(_SAFE)).casefold()
+    visible = _ENTITY.sub(" ", text.translate(_SAFE))  # an escaped sign is no word
+    plain = unicodedata.normalize("NFKC", visible).casefold()
     kept = "".join(c if unicodedata.category(c)[0] in "LMN" else " " for c in plain)
     return " " + " ".join(_SPACELESS.sub(r" \1 ", kept).split()) + " "
 
