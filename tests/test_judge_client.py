@@ -159,6 +159,15 @@ def test_nobody_listens():
     assert llm.usage()["tokens_in"] == 0  # nothing can have been charged
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("ALL_PROXY", "socks://127.0.0.1:1"), ("SSL_CERT_FILE", "/no/such/file.pem")]
+)
+def test_surroundings_that_allow_no_connection_are_named(monkeypatch, name, value):
+    monkeypatch.setenv(name, value)
+    with pytest.raises(SailRLError, match=rf"no connection to http://localhost:1/v1.*{name}"):
+        asyncio.run(LLMJudge(Endpoint("m", "http://localhost:1/v1", cache=None)).judge(cases(1)))
+
+
 def test_a_slow_drip_does_not_outlive_the_timeout():
     with JudgeServer(lambda number, request: faults()["drip"]) as server:
         started = time.monotonic()

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import json
 import logging
 import pickle
 import signal
@@ -23,7 +24,7 @@ from sailrl_lite.judges import llm as llm_module
 from sailrl_lite.judges.client import ChatClient, Endpoint
 from sailrl_lite.judges.ledger import Ledger
 from sailrl_lite.judges.llm import LLMJudge
-from sailrl_lite.judges.outcome import Message
+from sailrl_lite.judges.outcome import Failure, Message, read_response
 from sailrl_lite.judges.protocol import NoVerdict, Verdict
 
 
@@ -125,6 +126,11 @@ def test_a_broken_cache_is_said_once_and_done_without(server, tmp_path, caplog, 
     assert all(isinstance(v, Verdict) for v in found)
     assert [r.message for r in caplog.records if "cache" in r.message and "going on without" in r.message]
     assert len(caplog.records) == 1
+
+
+def test_a_cache_in_the_home_of_nobody_is_done_without(server, caplog):
+    found, _ = judge(server, 1, "~no-such-user/cache")
+    assert isinstance(found[0], Verdict) and "going on without" in caplog.text
 
 
 @pytest.mark.parametrize("when", ["before", "meanwhile"])
@@ -250,6 +256,17 @@ def test_requests_a_minute(server):
     assert server.requests[-1].delivered - first > 0.7
 
 
+def test_a_batch_goes_on_under_the_limit_of_the_one_before(server):
+    async def run():
+        llm = new_judge(server, rpm=60, calls="combined")  # one a second, the first five at once
+        started = time.monotonic()
+        for k in range(6):
+            await llm.judge(cases(1, first=k))
+        return time.monotonic() - started
+
+    assert asyncio.run(run()) > 0.7
+
+
 def test_prompts_are_not_made_long_before_they_are_sent(monkeypatch):
     made = []
     monkeypatch.setattr(
@@ -360,6 +377,7 @@ def everything_in(error):
 SCENES = {
     "right": lambda request: right(request),
     "echo in a reply": lambda request: chat(f'{{"logic": 1}} by the way, you sent Bearer {KEY}'),
+    "echo with escapes": lambda request: chat(json.dumps({"reason": KEY}).replace("-", "\\u002d")),
     "echo in a refusal": lambda request: refuse(401, f"Incorrect API key provided: {KEY}"),
     "echo in a step": lambda request: refuse(400, f"response_format is not for {KEY}"),
     "echo in a fault": lambda request: refuse(503, f"overloaded, {KEY}"),
@@ -397,6 +415,11 @@ def test_a_planted_key_is_found_nowhere(tmp_path, monkeypatch, caplog, capsys, s
     assert KEY not in " ".join(texts)
 
 
+def test_a_key_in_the_type_of_a_reply_is_not_shown():
+    found = read_response(f"text/{KEY}", b"{}", KEY)
+    assert isinstance(found, Failure) and "text/***" in found.detail
+
+
 @pytest.mark.parametrize("key", [KEY + "\nX-Other: 1", KEY + "é", KEY + " and more"])
 def test_a_key_that_is_none_is_refused_without_showing_it(server, monkeypatch, key):
     monkeypatch.setenv("OPENAI_API_KEY", key)
@@ -430,6 +453,10 @@ def test_a_public_endpoint_needs_a_key_and_a_private_one_does_not():
         ({"concurrency": 0}, "concurrency"),
         ({"timeout": float("nan")}, "timeout"),
         ({"rpm": 0}, "rpm"),
+        ({"tpm": 10**400}, "tpm"),
+        ({"price_in": float("inf")}, "price_in"),
+        ({"base_url": "http://local host/v1"}, "base_url"),
+        ({"model": "m\ud800"}, "model"),
         ({"max_cost": 1.0}, "price_in"),
         ({"reasks": -1}, "reasks"),
     ],

@@ -58,7 +58,7 @@ class ReplyCache:
             return None
         try:
             return getattr(self._opened(), what)(*args)
-        except (OSError, sqlite3.Error, diskcache.Timeout, ValueError) as error:
+        except (OSError, sqlite3.Error, diskcache.Timeout, ValueError, RuntimeError) as error:
             self._resting_until = time.monotonic() + _REST
             if not self._told:
                 self._told = True

@@ -53,6 +53,7 @@ class ChatClient:
         self._dialect = Dialect()  # how to ask
         self._understood: bool | None = None  # whether that has worked; None: not yet looked up
         self._places: WeakKeyDictionary[asyncio.AbstractEventLoop, _Place] = WeakKeyDictionary()
+        self._limits: dict[asyncio.AbstractEventLoop, _Limits] = {}
 
     async def ask(
         self, messages: Sequence[dict[str, Any]], schema: dict[str, Any], sample: int = 0, attempt: int = 0
@@ -103,7 +104,7 @@ class ChatClient:
         """Keep the connections of this event loop open meanwhile. The last to leave closes them."""
         loop = asyncio.get_running_loop()
         if loop not in self._places:
-            self._places[loop] = _Place(self.endpoint)
+            self._places[loop] = _Place(self.endpoint, self._limits_of(loop))
         place = self._places[loop]
         place.users += 1
         try:
@@ -114,6 +115,13 @@ class ChatClient:
                 del self._places[loop]
                 self._cache.close()
                 await place.close()
+
+    def _limits_of(self, loop: asyncio.AbstractEventLoop) -> "_Limits":
+        """They outlive the connections: the next batch of a loop goes on under the same limits."""
+        for other in list(self._limits):
+            if other.is_closed():
+                self._limits.pop(other, None)
+        return self._limits.setdefault(loop, _Limits(self.endpoint))
 
     async def _call(self, place: "_Place", key: str, call: "_Call") -> Message | NoVerdict:
         """One call with its retries."""
@@ -164,8 +172,10 @@ class ChatClient:
         """One request, within the limits and the budget. Nothing is raised here, since exceptions of the
         library lead to the request and so to the key."""
         waited = time.monotonic()
+        if (refused := place.connect()) is not None:
+            return refused
         if not self.ledger.stopped:
-            await place.admit(self.ledger.typical(call.prompt))
+            await place.limits.admit(self.ledger.typical(call.prompt))
         while (reservation := self.ledger.reserve(call.prompt)) is None:
             if self.ledger.stopped:
                 return NoVerdict("budget", self.ledger.stopped)
@@ -237,22 +247,12 @@ class _Call:
     deadline: float = 0.0
 
 
-class _Place:
-    """What belongs to one event loop: connections, limits, and the calls that are under way."""
+class _Limits:
+    """The requests and tokens a minute of one event loop."""
 
     def __init__(self, endpoint: Endpoint) -> None:
-        self.users = 0
-        self.slots = asyncio.Semaphore(endpoint.concurrency)
-        self.exploring = asyncio.Lock()
-        self.flights: dict[str, asyncio.Future[Message | NoVerdict | None]] = {}
-        self._endpoint = endpoint
-        self._client: openai.AsyncOpenAI | None = None
         self._requests = _limiter(endpoint.rpm)
         self._tokens = _limiter(endpoint.tpm)
-
-    @property
-    def key(self) -> str:
-        return self._endpoint.key()  # from the environment, each time: nothing of ours keeps it
 
     async def admit(self, tokens: int) -> None:
         """Wait for the requests and tokens a minute to allow one request more."""
@@ -261,13 +261,44 @@ class _Place:
         if self._tokens:
             await self._tokens.acquire(min(tokens, self._tokens.max_rate))
 
+
+class _Place:
+    """What belongs to one event loop while it calls: connections, and the calls that are under way."""
+
+    def __init__(self, endpoint: Endpoint, limits: _Limits) -> None:
+        self.limits = limits
+        self.users = 0
+        self.slots = asyncio.Semaphore(endpoint.concurrency)
+        self.exploring = asyncio.Lock()
+        self.flights: dict[str, asyncio.Future[Message | NoVerdict | None]] = {}
+        self._endpoint = endpoint
+        self._client: openai.AsyncOpenAI | None = None
+
+    @property
+    def key(self) -> str:
+        return self._endpoint.key()  # from the environment, each time: nothing of ours keeps it
+
+    def connect(self) -> SailRLError | None:
+        """Set up the connections where there are none yet; the error if the surroundings do not allow it."""
+        if self._client is None:
+            address, timeout = self._endpoint.address, self._endpoint.timeout
+            try:
+                self._client = openai.AsyncOpenAI(
+                    api_key=self.key, base_url=address, max_retries=0, timeout=timeout
+                )
+            except SailRLError:
+                raise  # about the key
+            except Exception as error:  # of the HTTP library, with no common base
+                return SailRLError(
+                    f"no connection to {address} can be set up ({error}); check base_url, and the variables "
+                    "ALL_PROXY, HTTPS_PROXY, HTTP_PROXY and SSL_CERT_FILE of the environment"
+                )
+        return None
+
     async def post(self, dialect: Dialect, call: _Call) -> Any:
         """Send a request; the response as it came. Raises what the openai package raises."""
         endpoint = self._endpoint
-        if self._client is None:
-            self._client = openai.AsyncOpenAI(
-                api_key=self.key, base_url=endpoint.address, max_retries=0, timeout=endpoint.timeout
-            )
+        assert self._client is not None  # by `connect`
         asked = dialect.parameters(call.schema, endpoint.reply_tokens, call.temperature)
         asked["messages"] = call.messages
         # An `extra_body` is sent as it is; to look through it for names to translate is a fifth of the work.

@@ -57,6 +57,8 @@ class Endpoint:
         """Raise SailRLError where a setting is out of its range, or the key is missing."""
         if not self.model.strip():
             raise SailRLError("an LLM judge needs the name of its model")
+        if not self.model.isprintable():
+            raise SailRLError(f"the model's name {ascii(self.model)[:80]} has characters that no name has")
         if self.calls not in get_args(Calls):
             raise SailRLError(f"calls cannot be {self.calls!r}; use one of {', '.join(get_args(Calls))}")
         for name, (least, greatest) in _RANGES.items():
@@ -105,7 +107,8 @@ class Endpoint:
                 f"base_url of the judge must be a bare address, without user, password or query; put the key "
                 f"into the environment variable {self.key_env}"
             )
-        if parts.scheme not in ("http", "https") or not host or port == 0:
+        odd = not self.address.isprintable() or " " in self.address
+        if parts.scheme not in ("http", "https") or not host or port == 0 or odd:
             raise SailRLError(
                 f"base_url of the judge must be like http://localhost:8000/v1, not {self.address!r}"
             )
@@ -124,13 +127,13 @@ _RANGES: dict[str, tuple[float, float]] = {
     "concurrency": (1, 1000),
     "timeout": (0.01, 86_400),
     "patience": (0.01, 86_400),
-    "rpm": (1, _INF),
-    "tpm": (1, _INF),
+    "rpm": (1, 1e9),
+    "tpm": (1, 1e12),
     "max_calls": (0, _INF),
     "max_tokens": (0, _INF),
     "max_cost": (0, _INF),
-    "price_in": (0, _INF),
-    "price_out": (0, _INF),
+    "price_in": (0, 1e6),
+    "price_out": (0, 1e6),
     "reply_tokens": (1, 1_000_000),
     "longest_side": (28, 16_384),
     "reasks": (0, 100),

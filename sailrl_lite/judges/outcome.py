@@ -22,6 +22,7 @@ _TOO_LONG = re.compile(
     r"context_length_exceeded|maximum context length|context (?:length|window)|input token count.*exceeds",
     re.IGNORECASE | re.DOTALL,
 )
+_ESCAPE = re.compile(r"\\+(?:u00([2-7][0-9a-fA-F])|/)")  # of a character that a key may hold
 _REMEDIES = {
     401: "check the key in {key_env}",
     402: "check the account's credit",
@@ -82,7 +83,8 @@ def read_reply_text(text: str) -> Reply | Failure:
 def read_response(content_type: str, content: bytes, key: str) -> Reply | Failure:
     """The body of a response that reported success. The key is removed should it be there."""
     if "json" not in content_type.lower():
-        return Failure("bad reply", f"a reply of the type {content_type[:50]!r} instead of JSON")
+        shown = _without(key, content_type)[:50]
+        return Failure("bad reply", f"a reply of the type {shown!r} instead of JSON")
     if len(content) > LONGEST:
         return Failure("bad reply", f"a reply of {len(content):,} bytes")
     try:
@@ -130,7 +132,14 @@ def read_refusal(
 
 
 def _without(key: str, text: str) -> str:
-    return text if key == NO_KEY else text.replace(key, "***")
+    """The text without the key, be it written as it is or with the escapes of JSON."""
+    if key == NO_KEY:
+        return text
+    text = text.replace(key, "***")
+    if "\\" not in text:
+        return text
+    plain = _ESCAPE.sub(lambda found: chr(int(found[1], 16)) if found[1] else "/", text)
+    return plain.replace(key, "***") if key in plain else text
 
 
 def _usage(used: Any) -> tuple[int, int] | None:
