@@ -1,8 +1,12 @@
 """Our rewards in other people's trainers: TRL's own GRPOTrainer, run for real, and verl's signature."""
 
 import asyncio
+import functools
 import math
+import time
+from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -128,8 +132,24 @@ def test_what_is_missing_or_unusable_is_named():
         asyncio.run(function([RIGHT, RIGHT], gold=["5", ""], needs_thinking=[True, True]))
     with pytest.raises(SailRLError, match="did you mean cascade"):
         for_trl("cascad", Scripted(verdict()))
+    with pytest.raises(SailRLError, match=r"get_judge\('exact'\)"):
+        for_trl("cascade", "exact")
     rewards, logged, _ = score(for_trl("cascade", ExactJudge()), [RIGHT])
     assert rewards == [None] and logged["no_verdict"] == ["no truth"]
+
+
+@pytest.mark.parametrize("label", ["false", "true", "0", None, math.nan, 2, [True]])
+def test_a_label_is_not_guessed(label):
+    with pytest.raises(SailRLError, match="needs_thinking"):
+        score(for_trl("cascade", Scripted(verdict())), [RIGHT], needs_thinking=[label])
+    with pytest.raises(SailRLError, match="needs_thinking"):
+        verl_score({"needs_thinking": label}, judge=Scripted(verdict()))
+
+
+@pytest.mark.parametrize("label", [True, 1, 1.0, np.bool_(True), np.int64(1)])
+def test_a_label_may_be_of_any_type_of_number(label):
+    assert score(for_trl("cascade", Scripted(verdict())), [RIGHT], needs_thinking=[label])[0] == [1.0]
+    assert verl_score({"needs_thinking": label}, judge=Scripted(verdict()))["score"] == 1.0
 
 
 # ---- inside TRL's own trainer
@@ -223,6 +243,30 @@ def test_verl_reads_the_picture_and_the_judges_text(tmp_path):
     row = {"needs_thinking": True, "problem": problem}
     scored = asyncio.run(verl.compute_score("micro", right, problem.gold, row, judge="exact"))
     assert scored["score"] == 1.0
+
+
+def test_verl_takes_none_for_a_field_that_a_row_has_not():
+    judge = Scripted(verdict())
+    picture = {"bytes": None, "path": None}
+    row = {"prefill": None, "question": None, "image": picture, "problem": None}
+    assert verl_score(row, judge=judge)["score"] == 1.0
+    assert judge.seen[0].image is None and judge.seen[0].question == ""
+    with pytest.raises(SailRLError, match="picture of a row cannot be read"):
+        verl_score({"image": [picture]}, judge=judge)
+
+
+def test_verl_has_one_judge_for_all_threads(monkeypatch):
+    made = []
+
+    def make(text):
+        time.sleep(0.05)
+        made.append(text)
+        return Scripted(verdict())
+
+    monkeypatch.setattr(verl, "_kept_judge", functools.lru_cache(make))
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda _: verl_score(judge="scripted"), range(8)))
+    assert made == ["scripted"]
 
 
 def test_verl_is_told_what_is_wrong_and_a_judge_that_fails_stops_the_run(tmp_path):

@@ -1,12 +1,24 @@
 """The seven rewards of one response, and the record that holds them (paper sections 3.2 and 3.3)."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from sailrl_lite.answers import equivalent
 from sailrl_lite.decision import Decision
+from sailrl_lite.errors import SailRLError
 from sailrl_lite.judges.protocol import Scores
 from sailrl_lite.response import Response
+
+
+def read_label(value: Any) -> bool:
+    """A complexity label as data hold it: true or false, or the number 1 or 0, of any type of number.
+
+    Raises:
+        SailRLError: anything else: as a condition, "false" would be true, and a missing label false.
+    """
+    if value not in (0, 1):
+        raise SailRLError(f"needs_thinking must be true or false, not {value!r}; mend the data")
+    return bool(value)
 
 
 def format_reward(response: Response) -> int:

@@ -11,7 +11,7 @@ from sailrl_lite.errors import SailRLError
 from sailrl_lite.judges.protocol import DIMENSIONS, Case, Judge, NoVerdict, Verdict
 from sailrl_lite.response import Response, parse_response
 from sailrl_lite.rewards.combinations import Reward, get_reward, with_alpha
-from sailrl_lite.rewards.components import Components, measure
+from sailrl_lite.rewards.components import Components, measure, read_label
 
 TrlReward = Callable[..., Awaitable[list[float | None]]]
 
@@ -36,9 +36,11 @@ def for_trl(reward: str | Reward, judge: Judge, alpha: float | None = None) -> T
         alpha: the weight of the content, where not the reward's own.
 
     Raises:
-        SailRLError: from the call: a column is missing, a gold answer cannot be used, or the judge cannot
-            work at all.
+        SailRLError: from the call: a column is missing, a gold answer or a label cannot be used, or the judge
+            cannot work at all.
     """
+    if isinstance(judge, str):
+        raise SailRLError(f"for_trl takes a judge and not its text: get_judge({judge!r})")
     total = get_reward(reward, alpha) if isinstance(reward, str) else with_alpha(reward, alpha)
     content = with_alpha(total, 1.0)
 
@@ -50,7 +52,8 @@ def for_trl(reward: str | Reward, judge: Judge, alpha: float | None = None) -> T
         log_metric: Any = None,
         **columns: Any,
     ) -> list[float | None]:
-        golds, labels = _column(columns, "gold"), _column(columns, "needs_thinking")
+        golds = _column(columns, "gold")
+        labels = [read_label(value) for value in _column(columns, "needs_thinking")]
         check_golds(golds)
         prompts = prompts or [""] * len(completions)
         responses = [
@@ -104,12 +107,13 @@ async def _judge(
 
 
 def _case(response: Response, prompt: Any, columns: dict[str, Any], row: int) -> Case:
-    picture = columns["image"][row] if "image" in columns else columns.get("images", {row: None})[row]
+    pictures = columns.get("image") or columns.get("images")
+    picture = pictures[row] if pictures else None
     if isinstance(picture, list | tuple):
         picture = picture[0] if picture else None
     question = columns["question"][row] if "question" in columns else _question(prompt)
     problem = columns["problem"][row] if "problem" in columns else None
-    return Case(question, response.think or "", response.answer, picture, problem)
+    return Case(question or "", response.think or "", response.answer, picture, problem)
 
 
 def _column(columns: dict[str, Any], name: str) -> Sequence[Any]:
@@ -128,7 +132,7 @@ def _text(message: Any) -> str:
     content = message[-1]["content"] or ""
     if isinstance(content, str):
         return content
-    return "".join(part["text"] for part in content if part.get("type") == "text")
+    return "".join(part["text"] or "" for part in content if part.get("type") == "text")
 
 
 def _prefill(prompt: Any) -> str:

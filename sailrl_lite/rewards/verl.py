@@ -12,6 +12,7 @@ model's mouth. It needs no verl.
 
 import functools
 import io
+import threading
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
@@ -25,11 +26,13 @@ from sailrl_lite.judges.specs import get_judge
 from sailrl_lite.pictures import FORMATS
 from sailrl_lite.response import parse_response
 from sailrl_lite.rewards import get_reward, measure
+from sailrl_lite.rewards.components import read_label
 from sailrl_lite.rewards.trl import is_shown
 
 MAX_UNSCORED = 0.5  # share of the last responses without a verdict at which a run stops
 _WINDOW = 256
-_judge_of = functools.lru_cache(get_judge)
+_kept_judge = functools.lru_cache(get_judge)
+_first = threading.Lock()
 _unscored: deque[bool] = deque(maxlen=_WINDOW)
 
 
@@ -56,11 +59,13 @@ async def compute_score(
         SailRLError: `needs_thinking` is missing, the gold answer cannot be used, the judge cannot work, or
             more than half of the last 256 responses have no verdict.
     """
-    info = extra_info or {}
+    # In a Parquet file every row has the fields of all; None is one that it has not.
+    info = {name: value for name, value in (extra_info or {}).items() if value is not None}
     if "needs_thinking" not in info:
         raise SailRLError(
             f"a row of {data_source!r} has no extra_info.needs_thinking; add the complexity label to the data"
         )
+    needs_thinking = read_label(info["needs_thinking"])
     check_golds([ground_truth])
     total = get_reward(reward, alpha)
     asked = _judge_of(judge) if isinstance(judge, str) else judge
@@ -73,7 +78,7 @@ async def compute_score(
         )
         (verdict,) = await asked.judge([case], total.continuous)
     scores = verdict.scores if isinstance(verdict, Verdict) else None
-    components = measure(response, ground_truth, bool(info["needs_thinking"]), scores)
+    components = measure(response, ground_truth, needs_thinking, scores)
     score = total(components)
     _watch(score is None, verdict)
     names = ("format", "answer", "judging", "thinking", "logic", "grounding", "consistency")
@@ -84,6 +89,12 @@ async def compute_score(
         "trigger_rate": float(components.trace == "written"),
         "unscored": float(score is None),
     }
+
+
+def _judge_of(text: str) -> Judge:
+    """One for all threads that ask for the same: it has the budget."""
+    with _first:
+        return _kept_judge(text)
 
 
 def _watch(unscored: bool, verdict: Verdict | NoVerdict | None) -> None:
@@ -98,10 +109,10 @@ def _watch(unscored: bool, verdict: Verdict | NoVerdict | None) -> None:
 
 def _picture(value: Any) -> Image.Image | None:
     if isinstance(value, Mapping):
-        value = value.get("bytes") or value.get("path")
+        value = value.get("bytes") or value.get("path") or None
     if value is None or isinstance(value, Image.Image):
         return value
     try:
         return Image.open(io.BytesIO(value) if isinstance(value, bytes) else value, formats=FORMATS)
-    except OSError as error:
+    except (OSError, ValueError, AttributeError, Image.DecompressionBombError) as error:
         raise SailRLError(f"the picture of a row cannot be read ({error}); mend the data") from error
