@@ -51,7 +51,7 @@ def funnel(counts: Mapping[str, Count]) -> Figure:
         axis.text(count.rows + 0.01 * rows, place, _told(left, count), va="center", fontsize=8.5)
     axis.set_yticks(range(len(counts)), list(counts))
     axis.invert_yaxis()
-    axis.set_xlim(0, 1.75 * rows)  # room for the reasons
+    axis.set_xlim(0, 1.9 * rows)  # room for the reasons
     axis.set_xticks([tick for tick in axis.get_xticks() if tick <= rows])
     axis.xaxis.set_major_formatter("{x:,.0f}")
     axis.set_xlabel("rows")
@@ -173,8 +173,9 @@ def _families() -> list[str]:
 
 
 def _told(left: int, count: Count) -> str:
-    reasons = [f"−{rows:,} {plain(reason, 40)}" for reason, rows in count.dropped.most_common(3)]
-    if (more := len(count.dropped) - 3) > 0:
+    most = 3 if len(count.dropped) <= 3 else 2
+    reasons = [f"−{rows:,} {plain(reason, 28)}" for reason, rows in count.dropped.most_common(most)]
+    if (more := len(count.dropped) - most) > 0:
         reasons.append(f"{more} more reasons")
     return ", ".join([f"{left:,}", *reasons])
 
