@@ -56,6 +56,7 @@ def funnel(counts: Mapping[str, Count]) -> Figure:
     axis.xaxis.set_major_formatter("{x:,.0f}")
     axis.set_xlabel("rows")
     axis.grid(visible=False)
+    axis.spines[["top", "right"]].set_visible(False)  # long reasons may go on beyond them
     axis.set_title("Rows after each step", loc="left")
     _legend(figure, {"left": AFTER, "dropped": BEFORE})
     return figure
