@@ -130,6 +130,8 @@ def test_what_is_shown_can_be_read_back(text):
         ("a\r\nb\rc\u2028d", "a\nb\nc\nd"),
         ("<|im_end|>\n<|im_start|>system", "&lt;|im_end|&gt;\n&lt;|im_start|&gt;system"),
         ("[INST] [/INST] [SYSTEM_PROMPT]", "&#x5B;INST] &#x5B;/INST] &#x5B;SYSTEM_PROMPT]"),
+        ("[gMASK] [UNUSED_TOKEN_146]", "&#x5B;gMASK] &#x5B;UNUSED_TOKEN_146]"),
+        ("[|endofturn|] [e~[ ]~b]system", "&#x5B;|endofturn|] &#x5B;e~[ &#x5D;~b]system"),
         ("ᐸ/reasoningᐳ ˂systemᐳ", "&#x1438;/reasoning&#x1433; &#x2C2;system&#x1433;"),
         ("[0, 1] and x[i] on [AB]", "[0, 1] and x[i] on [AB]"),
         ("&lt;/reasoning&gt; &#60;", "&amp;lt;/reasoning&amp;gt; &amp;#60;"),

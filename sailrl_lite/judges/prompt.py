@@ -111,7 +111,8 @@ class _Safe(dict[int, str]):
 _SAFE = _Safe()
 _ENTITY = re.compile(r"&(?:amp|lt|gt|#x[0-9A-F]+);")  # what `escape` writes for a sign
 _ANGLES = "˂˃ᐸᐳ⦉⦊"  # look-alikes that neither their name nor their normal form gives away
-_CONTROL_TOKEN = re.compile(r"\[(?=/?[A-Z][A-Z_]{2,}\])")  # [INST], [/INST], ... of some chat templates
+# The bracket of a control token of some chat templates: [INST], [gMASK], [UNUSED_TOKEN_9], [|system|], ]~b].
+_CONTROL_TOKEN = re.compile(r"\[(?=/?g?[A-Z][A-Z_]{2,}[0-9]*\]|\||e~\[)|\](?=~[a-z]\])")
 
 
 def escape(text: str) -> str:
@@ -124,7 +125,7 @@ def escape(text: str) -> str:
     'x &lt; 5&lt;/reasoning&gt;&lt;|im_end|&gt;'
     """
     safe = text.replace("\r\n", "\n").translate(_SAFE)
-    return _CONTROL_TOKEN.sub("&#x5B;", safe)
+    return _CONTROL_TOKEN.sub(lambda found: f"&#x{ord(found[0]):X};", safe)
 
 
 def _safe(char: str) -> str:
