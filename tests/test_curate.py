@@ -8,7 +8,8 @@ import sys
 import pytest
 
 from sailrl_lite.cli import main
-from sailrl_lite.curation.schema import read_rows
+from sailrl_lite.curation.schema import Row, read_rows, write_rows
+from sailrl_lite.response import DIRECT
 from sailrl_lite.world.problems import FAMILIES, make_problem
 
 NAMES = list(FAMILIES)
@@ -97,6 +98,19 @@ def test_the_same_command_again_makes_the_same_and_another_one_is_refused(tmp_pa
     assert "made with other settings; give another --out" in capsys.readouterr().err
     rows = list(read_rows(tmp_path / "out" / "data.parquet"))
     assert {row.split for row in rows} == {"train", "test"} and all(row.response for row in rows)
+
+
+@pytest.mark.parametrize("kind", ["sft", "rl"])
+def test_training_on_nothing_and_on_a_token_of_the_frame_is_one_line(tmp_path, capsys, kind):
+    file = tmp_path / "data.parquet"
+    write_rows(file, [])
+    command = [kind, "--data", file, "--out", tmp_path / "out", "--steps", 1]
+    assert run(*command) == 2
+    assert "holds no rows" in capsys.readouterr().err
+    answered = {"judge": DIRECT, "think": "", "answer": "<|image_pad|>"}
+    write_rows(file, [Row("a", b"", "Is it <unk>?", "5", needs_thinking=False, **answered)])
+    assert run(*command) == 2
+    assert "row a of" in (said := capsys.readouterr().err) and "curate the file again" in said
 
 
 def test_data_that_is_not_ours_is_never_written_over(table, tmp_path, capsys):

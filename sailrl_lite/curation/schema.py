@@ -135,9 +135,10 @@ def read_rows(path: str | Path) -> Iterator[Row]:
             yield from rows
 
 
-def check_rows(path: str | Path) -> None:
-    """Raise SailRLError unless `path` is a file of curated rows."""
-    _opened(path).close()
+def check_rows(path: str | Path) -> int:
+    """The number of rows of a file; raises SailRLError unless it is one of curated rows."""
+    with _opened(path) as file:
+        return int(file.metadata.num_rows)
 
 
 def _opened(path: str | Path) -> pq.ParquetFile:

@@ -72,7 +72,8 @@ def curated_dataset(file: Path, rows: int, seed: int, responses: bool) -> Datase
         SailRLError: the file is missing, holds no curated rows or none that can be used, lacks a complexity
             label, or asks with a token of the policy's own.
     """
-    check_rows(file)
+    if not check_rows(file):
+        raise SailRLError(f"{file} holds no rows; the report beside it says why they were dropped")
     table = Dataset.from_parquet(str(file))
     needed = "completion" if responses else "needs_thinking"
     columns = (list(table[name]) for name in ("id", "source", "question", "split", needed))
