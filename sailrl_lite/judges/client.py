@@ -32,6 +32,7 @@ from sailrl_lite.judges.protocol import NoVerdict
 log = logging.getLogger(__name__)
 
 ATTEMPTS = 8  # of one call, its patience allowing
+LOST = 16  # calls given up before any was answered: nobody is there
 PICTURE_TOKENS = 3000  # more than most models count for a picture of 1,024 pixels
 _BACKOFF = tenacity.wait_exponential(multiplier=0.5, max=20) + tenacity.wait_random(0, 0.5)  # seconds
 _POLL = 0.02  # seconds between two looks at a budget that is all reserved
@@ -49,6 +50,7 @@ class ChatClient:
         endpoint.check()
         self.endpoint = endpoint
         self.ledger = Ledger(endpoint)
+        self._answered, self._lost = False, 0
         self._cache = ReplyCache(endpoint.cache)
         self._dialect = Dialect()  # how to ask
         self._understood: bool | None = None  # whether that has worked; None: not yet looked up
@@ -139,7 +141,15 @@ class ChatClient:
         )(self._attempt, place, key, call)
         if isinstance(found, SailRLError):
             raise found
-        return NoVerdict(found.cause, found.detail) if isinstance(found, Failure) else found
+        if not isinstance(found, Failure):
+            return found
+        self._lost += 1
+        if self._lost >= LOST and not self._answered:
+            raise SailRLError(
+                f"{self.endpoint.address} has answered none of {self._lost} calls ({found.detail}); check "
+                "base_url, and whether the endpoint is up"
+            )
+        return NoVerdict(found.cause, found.detail)
 
     async def _attempt(
         self, place: "_Place", key: str, call: "_Call"
@@ -151,6 +161,7 @@ class ChatClient:
         while True:
             found = await (self._send if self._understood else self._explore)(place, call)
             if isinstance(found, Reply):
+                self._answered = True
                 self._cache.put(key, found.text)
                 return found.message
             if not isinstance(found, Dialect):

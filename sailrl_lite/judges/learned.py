@@ -7,20 +7,21 @@ another reason. So a value is as likely to be right as it is expected, and one f
 A dimension passes if it fails nowhere, which is how the exact judge decides too.
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image, ImageOps
+from PIL import Image
 
 from sailrl_lite.config import SHIPPED_JUDGE
 from sailrl_lite.errors import SailRLError
 from sailrl_lite.judges.protocol import DIMENSIONS, Case, Judge, NoVerdict, Verdict
 from sailrl_lite.response import THINK
 from sailrl_lite.training.models import MicroProcessor, load_checkpoint
-from sailrl_lite.world.scenes import HEIGHT, WIDTH
+from sailrl_lite.world.scenes import fit
 from sailrl_lite.world.traces import Claim, Statement, Step, read_trace
 
 CODES = tuple("01234567")  # the tokens of a mark: bit k is set if dimension k fails there
@@ -49,7 +50,7 @@ class LearnedJudge(Judge):
 
     def __init__(self, folder: str | Path | None = None) -> None:
         folder, remedy = Path(folder or SHIPPED_JUDGE), "make one with `sailrl-lite judge-train`"
-        if not (folder / "config.json").is_file():
+        if not os.path.isfile(folder / "config.json"):  # which raises for no name, however odd
             raise SailRLError(f"there is no learned judge in {folder} (config.json is missing); {remedy}")
         self._model, self._processor = load_checkpoint(folder)
         if getattr(self._model.config, "judges", None) != list(DIMENSIONS):
@@ -236,4 +237,4 @@ def _pieces(processor: MicroProcessor, text: str) -> list[int]:
 
 def _fitted(image: Image.Image | None) -> Image.Image:
     assert image is not None
-    return ImageOps.pad(image.convert("RGB"), (WIDTH, HEIGHT), color="white")
+    return fit(image)
