@@ -3,6 +3,7 @@
 import io
 import itertools
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -604,6 +605,20 @@ def test_a_teacher_behind_an_endpoint_is_paid_once(tmp_path):
     assert {made.think for made in first} == {LESSON["think"]} and first[0].judge == LESSON["judge"]
     body = server.requests[0].body
     assert len(pictured(body)) == 1 and "How many, " in written(body)
+
+
+def test_ctrl_c_stops_the_teacher_within_its_rows(tmp_path):
+    rows = [row(id=str(k), question=f"How many, {k}?", needs_thinking=True) for k in range(40)]
+
+    def reply(number, request):
+        if number == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+        return chat(json.dumps(LESSON))
+
+    with JudgeServer(reply, latency=0.1) as server:
+        with pytest.raises(KeyboardInterrupt):
+            annotate(rows, LLMTeacher(endpoint(server, tmp_path, concurrency=2)))
+        assert len(server.requests) < 12
 
 
 def test_replies_without_an_annotation_are_asked_for_again(tmp_path):

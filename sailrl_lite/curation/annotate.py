@@ -12,11 +12,11 @@ import itertools
 import json
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from PIL import Image
 
@@ -30,6 +30,9 @@ from sailrl_lite.world.teacher import CLEAN, Noise, teach
 
 if TYPE_CHECKING:
     from sailrl_lite.judges.client import Endpoint
+
+
+_Found = TypeVar("_Found")
 
 
 @dataclass(frozen=True)
@@ -125,8 +128,15 @@ class LLMTeacher:
     def annotate(self, rows: Sequence[Row]) -> list[Annotation | Drop]:
         if not rows:
             return []
+        loop = asyncio.new_event_loop()
         with ThreadPoolExecutor(1) as pool:  # a notebook runs an event loop in this thread already
-            return pool.submit(asyncio.run, self._annotate(rows)).result()
+            done = pool.submit(_finish, loop, self._annotate(rows))
+            try:
+                return done.result()
+            except KeyboardInterrupt:
+                if not done.done():  # what is under way is given up, and nothing more is asked
+                    loop.call_soon_threadsafe(lambda: [task.cancel() for task in asyncio.all_tasks(loop)])
+                raise
 
     async def _annotate(self, rows: Sequence[Row]) -> list[Annotation | Drop]:
         from sailrl_lite.judges.client import together
@@ -217,6 +227,11 @@ _BACKSLASH = re.compile(
     |(?=u(?![0-9a-fA-F]{4})))""",
     re.VERBOSE,
 )
+
+
+def _finish(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, _Found]) -> _Found:
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        return runner.run(work)
 
 
 def _for_teacher(row: Row, teacher: Teacher) -> bool:
