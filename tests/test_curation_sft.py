@@ -226,6 +226,12 @@ def test_what_is_clean_stays_as_it_is(text):
     assert unwrap(unwrap(text)) == unwrap(text)
 
 
+def test_a_text_of_many_tags_takes_no_time():
+    started = time.perf_counter()
+    clean_text(row(question="output </think> " * 1200 + "?"))
+    assert time.perf_counter() - started < 5
+
+
 def test_a_placeholder_in_a_sentence_becomes_a_word():
     assert clean_question("Look at <image 1>. What is shown in <image 1>?")[0] == (
         "Look at the picture. What is shown in the picture?"

@@ -149,6 +149,7 @@ def _tidy(text: str) -> str:
 _AT = r"(?:^|(?<=[.?!:;>]))[ ]*(?:(?:please|kindly|note|hint|instructions?)[:,]?[ ]+){0,3}"
 _END = r"(?:[.!:]+(?=\s|$)|(?=\n)|\Z)"
 _REST = rf"(?:e\.g\.|i\.e\.|(?<=\d)\.(?=\d)|[^\n.?!])*{_END}"  # of a sentence that does not ask anything
+_REST_OF_TAGS = _REST.replace("*", "{0,500}", 1)  # bounded: a text of many tags would take hours
 
 
 def _taking(*patterns: str, by: str = "") -> Callable[[str], str]:
@@ -246,8 +247,8 @@ _INSTRUCTIONS = (
     rf"{_AT}(?:show|explain|include) (?:all )?(?:of )?(?:your|the) "
     rf"(?:work|working|reasoning|steps|thinking|thought process){_END}",
     rf"{_AT}(?:you )?first thinks? about the reasoning process\b{_REST}",
-    rf"{_AT}(?:(?:please|first|then|finally|you (?:must|should|first)),? ){{0,4}}{_TAGS}\b[^.?!\n]*"
-    rf"</?(?:think|answer|judge)>{_REST}",
+    rf"{_AT}(?:(?:please|first|then|finally|you (?:must|should|first)),? ){{0,4}}{_TAGS}\b[^.?!\n]{{0,300}}"
+    rf"</?(?:think|answer|judge)>{_REST_OF_TAGS}",
 )
 _ANSWER = (
     r"(?:(?:the )?(?:correct |final |right |gold )?answer|(?:the )?(?:correct|right) (?:option|choice)|答案)"
