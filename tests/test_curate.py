@@ -153,3 +153,12 @@ def test_help_needs_no_heavy_library():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_first_try_that_failed_does_not_keep_the_folder_from_the_second(tmp_path, capsys):
+    (tmp_path / "empty.csv").write_text("")
+    assert run("curate", "sft", "--input", tmp_path / "empty.csv", "--out", tmp_path / "out") == 2
+    (tmp_path / "out").mkdir(exist_ok=True)
+    (tmp_path / "out" / "config.json").write_text("{}")  # as a run leaves it that was killed early
+    capsys.readouterr()
+    assert run("curate", "sft", "--micro", 5, "--workers", 1, "--out", tmp_path / "out") == 0

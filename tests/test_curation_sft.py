@@ -613,6 +613,16 @@ def test_a_teacher_behind_an_endpoint_is_paid_once(tmp_path):
     assert len(pictured(body)) == 1 and "How many, " in written(body)
 
 
+def test_rows_that_the_budget_has_no_call_for_say_so(tmp_path):
+    rows = [row(id=str(k), question=f"How many, {k}?", needs_thinking=True) for k in range(5)]
+    with JudgeServer(lambda number, request: chat(json.dumps(LESSON))) as server:
+        made = annotate(rows, LLMTeacher(endpoint(server, tmp_path, max_calls=2, concurrency=1)))
+        again = annotate(rows, LLMTeacher(endpoint(server, tmp_path)))
+        assert len(server.requests) == 5
+    assert [getattr(found, "reason", "") for found in made] == ["", ""] + ["budget spent"] * 3
+    assert all(found.think == LESSON["think"] for found in again)
+
+
 def test_ctrl_c_stops_the_teacher_within_its_rows(tmp_path):
     rows = [row(id=str(k), question=f"How many, {k}?", needs_thinking=True) for k in range(40)]
 

@@ -155,7 +155,8 @@ class LLMTeacher:
             if isinstance(reply, Message):
                 found = read_annotation(reply.message)
             else:
-                found = Drop("no annotation", f"{reply.cause}: {reply.detail}")
+                why = "budget spent" if reply.cause == "budget" else "no annotation"
+                found = Drop(why, f"{reply.cause}: {reply.detail}")
                 if reply.cause != "bad reply":
                     break
             if isinstance(found, Annotation):

@@ -160,8 +160,9 @@ def _claim(out: Path, settings: dict[str, Any]) -> None:
     """Make `out` the folder of these settings; the same ones again make the data again."""
     text, file = json.dumps(settings, indent=1) + "\n", out / "config.json"
     had = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
-    if not had and (out / "data.parquet").exists():  # the user's own, perhaps the input
-        raise SailRLError(f"{out} holds a data.parquet that was not made here; give another --out")
-    if had not in ("", text):
-        raise SailRLError(f"{out} holds data made with other settings; give another --out, or remove it")
+    if (out / "data.parquet").exists():
+        if not had:  # the user's own, perhaps the input
+            raise SailRLError(f"{out} holds a data.parquet that was not made here; give another --out")
+        if had != text:
+            raise SailRLError(f"{out} holds data made with other settings; give another --out, or remove it")
     write_text(file, text)
