@@ -955,5 +955,5 @@ print(check_3(my_consistency))
 # ## Where to go next
 # - `sailrl-lite score completions.jsonl` gives these scores for a file of responses.
 # - `sailrl-lite rl --reward thinking+answer` trains with the thinking reward and without the judging one;
-#   `--set judge=...` trains with another judge.
+#   `--judge ...` trains with another judge.
 # - Notebook 05 is about the other half, *when* to think; notebook 10 about how far a judge can be trusted.

@@ -623,6 +623,14 @@ def test_rows_that_the_budget_has_no_call_for_say_so(tmp_path):
     assert all(found.think == LESSON["think"] for found in again)
 
 
+def test_a_teacher_that_never_answers_is_no_success(tmp_path):
+    rows = [row(id=str(k), question=f"How many, {k}?", needs_thinking=True) for k in range(2)]
+    with JudgeServer(lambda number, request: chat(json.dumps(LESSON))) as server:
+        pass
+    with pytest.raises(SailRLError, match="has answered none of 2 calls"):
+        annotate(rows, LLMTeacher(Endpoint("m", server.url, cache=str(tmp_path), patience=0.5)))
+
+
 def test_ctrl_c_stops_the_teacher_within_its_rows(tmp_path):
     rows = [row(id=str(k), question=f"How many, {k}?", needs_thinking=True) for k in range(40)]
 

@@ -3,8 +3,10 @@
 import asyncio
 import functools
 import math
+import re
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,6 +27,8 @@ from sailrl_lite.training.runs import claim_folder
 from sailrl_lite.world.problems import make_problem
 from sailrl_lite.world.teacher import solve
 from sailrl_lite.world.traces import write_trace
+
+README = Path(__file__).resolve().parent.parent / "README.md"
 
 
 class Scripted(Judge):
@@ -208,6 +212,15 @@ def test_in_stock_trl_one_lost_verdict_moves_no_baseline_and_all_lost_move_nothi
 
     trainer, moved = train(tmp_path / "all", Scripted(LOST), texts)
     assert not trainer.kept.any() and not moved
+
+
+def test_the_script_of_the_readme_runs_as_it_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", README.read_text("utf-8"), re.DOTALL)
+    (script,) = [block for block in blocks if "GRPOTrainer(" in block]
+    found: dict = {}
+    exec(script, found)
+    assert found["trainer"].state.global_step == 2
 
 
 # ---- the signature of verl

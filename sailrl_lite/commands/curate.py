@@ -107,6 +107,7 @@ def _source(args: argparse.Namespace) -> "Source":
 
 
 def _say(report: Path) -> int:
-    beginning, _, _ = report.read_text(encoding="utf-8").partition("\n![")  # up to the first picture
-    print(f"{beginning}\nreport: {report}")
+    told, _, _ = report.read_text(encoding="utf-8").partition("\n## What is left")
+    print("\n".join(line for line in told.splitlines() if not line.startswith("![")))
+    print(f"report: {report}")
     return 0

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 from pathlib import Path
 
 from sailrl_lite.commands.options import (
@@ -27,7 +28,7 @@ def add_judge_check(subparsers: Subparsers) -> None:
     parser.add_argument("--traces", type=int, default=650, help="size of the labelled set")
     parser.add_argument("--repeats", type=int, default=2, help="independent opinions asked of each trace")
     parser.add_argument("--continuous", action="store_true", help="ask for scores anywhere in [0, 1]")
-    parser.add_argument("--out", type=Path, default=Path("runs/judge-check"), help="folder of the report")
+    parser.add_argument("--out", type=Path, help="folder of the report (default: runs/judge-check/JUDGE)")
     add_quiet(parser)
     parser.set_defaults(run=run_judge_check)
 
@@ -37,7 +38,8 @@ def run_judge_check(args: argparse.Namespace) -> int:
     from sailrl_lite.study.judge_report import overview
 
     judge = get_judge(args.judge)
-    report = run_check(judge, args.out, args.repeats, args.continuous, not args.quiet, args.traces)
+    folder = args.out or Path("runs/judge-check") / re.sub(r"[^\w.-]+", "-", judge.name).strip("-")[:80]
+    report = run_check(judge, folder, args.repeats, args.continuous, not args.quiet, args.traces)
     print(overview(json.loads(report.read_text(encoding="utf-8"))))
     print(f"report: {report.with_suffix('.md')}")
     return 0

@@ -142,7 +142,9 @@ class LLMTeacher:
         from sailrl_lite.judges.client import together
 
         async with self._client.open():
-            return await together(self._ask(row) for row in rows)
+            found = await together(self._ask(row) for row in rows)
+        self._client.check_answered()
+        return found
 
     async def _ask(self, row: Row) -> Annotation | Drop:
         """The annotation of a row; asked for again where a reply holds none."""

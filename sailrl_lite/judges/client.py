@@ -50,7 +50,7 @@ class ChatClient:
         endpoint.check()
         self.endpoint = endpoint
         self.ledger = Ledger(endpoint)
-        self._answered, self._lost = False, 0
+        self._answered, self._lost, self._last = False, 0, ""
         self._cache = ReplyCache(endpoint.cache)
         self._dialect = Dialect()  # how to ask
         self._understood: bool | None = None  # whether that has worked; None: not yet looked up
@@ -101,6 +101,14 @@ class ChatClient:
                 del place.flights[key]
                 flight.set_result(found)  # None where this call was given up: one that waits takes over
 
+    def check_answered(self) -> None:
+        """Raise SailRLError if calls were given up and none was ever answered."""
+        if self._lost and not self._answered:
+            raise SailRLError(
+                f"{self.endpoint.address} has answered none of {self._lost} calls ({self._last}); check "
+                "base_url, and whether the endpoint is up"
+            )
+
     @asynccontextmanager
     async def open(self) -> AsyncIterator["_Place"]:
         """Keep the connections of this event loop open meanwhile. The last to leave closes them."""
@@ -143,12 +151,9 @@ class ChatClient:
             raise found
         if not isinstance(found, Failure):
             return found
-        self._lost += 1
-        if self._lost >= LOST and not self._answered:
-            raise SailRLError(
-                f"{self.endpoint.address} has answered none of {self._lost} calls ({found.detail}); check "
-                "base_url, and whether the endpoint is up"
-            )
+        self._lost, self._last = self._lost + 1, found.detail
+        if self._lost >= LOST:
+            self.check_answered()
         return NoVerdict(found.cause, found.detail)
 
     async def _attempt(
