@@ -2,8 +2,11 @@
 
 import json
 import time
+from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
+
+from PIL import Image
 
 from sailrl_lite.errors import SailRLError
 from sailrl_lite.files import write_text
@@ -14,6 +17,7 @@ from sailrl_lite.judges.protocol import DIMENSIONS, Case, Dimension, Judge, NoVe
 from sailrl_lite.judges.reply import read_reply
 from sailrl_lite.pictures import data_url
 
+_KEPT = 64  # pictures, encoded
 _PAUSE = 1.0  # seconds between two writings of judge.json
 
 
@@ -42,10 +46,11 @@ class LLMJudge(Judge):
     ) -> list[Verdict | NoVerdict]:
         found: dict[int, Verdict | NoVerdict] = {}
         rows = iter(range(len(cases)))
+        pictures = _Pictures(self.endpoint.longest_side)
 
         async def work() -> None:
             for row in rows:  # shared by all that work, so that few prompts exist at a time
-                found[row] = await self._judge(cases[row], continuous, sample)
+                found[row] = await self._judge(cases[row], pictures, continuous, sample)
                 self.ledger.count(found[row])
                 self._write_usage(_PAUSE)
 
@@ -85,10 +90,12 @@ class LLMJudge(Judge):
             write_text(self._file, json.dumps(self.usage(), indent=1) + "\n")
             self._written = time.monotonic()
 
-    async def _judge(self, case: Case, continuous: bool, sample: int) -> Verdict | NoVerdict:
+    async def _judge(
+        self, case: Case, pictures: "_Pictures", continuous: bool, sample: int
+    ) -> Verdict | NoVerdict:
         if (known := screen(case)) is not None:
             return known
-        picture = None if case.image is None else data_url(case.image, self.endpoint.longest_side)
+        picture = None if case.image is None else pictures.url(case.image)
         groups = [DIMENSIONS] if self.endpoint.calls == "combined" else [(key,) for key in DIMENSIONS]
         parts = await together(self._ask(case, picture, keys, continuous, sample) for keys in groups)
         values: dict[str, float] = {}
@@ -113,4 +120,19 @@ class LLMJudge(Judge):
                 found = reply
             if isinstance(found, Verdict) or (found is reply and found.cause != "bad reply"):
                 break
+        return found
+
+
+class _Pictures:
+    """The data URLs of one batch: the rollouts of a problem share a picture, which is encoded once."""
+
+    def __init__(self, longest_side: int) -> None:
+        self._longest_side = longest_side
+        self._urls: OrderedDict[int, str] = OrderedDict()  # by identity, which holds while the batch does
+
+    def url(self, image: Image.Image) -> str:
+        found = self._urls.get(id(image)) or data_url(image, self._longest_side)
+        self._urls[id(image)] = found
+        if len(self._urls) > _KEPT:
+            self._urls.popitem(last=False)
         return found
