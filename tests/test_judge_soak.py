@@ -147,7 +147,7 @@ def test_throughput_beside_a_bare_client(tmp_path):
     with ServerProcess("scores", tmp_path, latency=LATENCY) as server:
         llm = new_judge(server.url, tmp_path / "cache", max_calls=10**6)
         asyncio.run(llm.judge(rollouts(1)))  # finds out how the endpoint is asked
-        for turn in range(8):  # in turns, and more of them while the machine is busy with other things
+        for turn in range(12):  # in turns, and more of them while the machine is busy with other things
             cases = rollouts(400, first=1000 * (turn + 1))
             if turn % 2:
                 others.append(asyncio.run(bare(server.url, cases)))
