@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from PIL import Image, ImageOps
+from PIL import Image
 
 from sailrl_lite.answers import equivalent
 from sailrl_lite.curation.images import content_hash
@@ -24,7 +24,7 @@ from sailrl_lite.curation.schema import Row
 from sailrl_lite.errors import SailRLError
 from sailrl_lite.pictures import data_url
 from sailrl_lite.response import parse_response
-from sailrl_lite.world.scenes import HEIGHT, WIDTH
+from sailrl_lite.world.scenes import fit
 
 
 class Sampler(Protocol):
@@ -232,7 +232,7 @@ def _hash_of_files(folder: Path) -> str:
 def _picture(row: Row) -> Image.Image:
     """The picture of a row as the micro policy takes it."""
     with Image.open(io.BytesIO(row.image)) as image:
-        return ImageOps.pad(image.convert("RGB"), (WIDTH, HEIGHT), color="white")
+        return fit(image)
 
 
 def _message(row: Row) -> list[dict[str, Any]]:
