@@ -45,6 +45,11 @@ def check_gold(gold: str) -> None:
     """
     if not isinstance(gold, str):
         raise ValueError(f"unusable gold answer {gold!r}: not a text")
+    _check(gold)
+
+
+@functools.lru_cache(maxsize=65536)  # the rollouts of a problem, its epochs, and many problems share one gold
+def _check(gold: str) -> None:
     shown = repr(gold if len(gold) <= 60 else gold[:57] + "...")
     try:
         answer = read(gold)
@@ -64,11 +69,6 @@ def check_golds(golds: Iterable[str]) -> None:
     """
     for row, gold in enumerate(golds):
         try:
-            _check_gold_once(gold)
+            check_gold(gold)
         except ValueError as error:
             raise SailRLError(f"row {row}: {error}") from None
-
-
-@functools.lru_cache(maxsize=65536)  # the rollouts of a problem, and its epochs, share one gold
-def _check_gold_once(gold: str) -> None:
-    check_gold(gold)

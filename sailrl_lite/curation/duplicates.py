@@ -110,7 +110,7 @@ def _conflicts(table: pd.DataFrame) -> dict[str, Drop]:
     for _, group in table[texts > 1].groupby(["question", "content"], sort=False):
         golds = group["gold"].to_dict()
         first, gold = next(iter(golds.items()))
-        other = next((name for name, text in golds.items() if not _same(gold, text)), None)
+        other = next((name for name, text in golds.items() if not same_gold(gold, text)), None)
         if other is not None:
             detail = f"{gold!r} in {first}, {golds[other]!r} in {other}"
             sides = {name: other if name == first else first for name in golds}
@@ -128,7 +128,7 @@ def _near_duplicates(table: pd.DataFrame) -> dict[str, Drop]:
     ids, golds = table.index, table["gold"].to_numpy()
     for place in np.flatnonzero(np.bincount(groups, minlength=len(table))[groups] > 1):
         stays = kept.setdefault(groups[place], [])
-        original = next((k for k in stays if _same(golds[k], golds[place])), None)
+        original = next((k for k in stays if same_gold(golds[k], golds[place])), None)
         if original is None:
             stays.append(place)
             continue
@@ -139,7 +139,8 @@ def _near_duplicates(table: pd.DataFrame) -> dict[str, Drop]:
 
 
 @functools.lru_cache(maxsize=65536)
-def _same(gold: str, other: str) -> bool:
+def same_gold(gold: str, other: str) -> bool:
+    """Whether two gold answers are equivalent; the same text is, without asking."""
     return gold == other or equivalent(gold, other)
 
 

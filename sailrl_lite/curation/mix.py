@@ -17,10 +17,9 @@ import numpy as np
 import pandas as pd
 from PIL import Image
 
-from sailrl_lite.answers import equivalent
 from sailrl_lite.curation.choices import without_instructions
 from sailrl_lite.curation.clean import clean_question
-from sailrl_lite.curation.duplicates import NEAR, normalise, picture_key
+from sailrl_lite.curation.duplicates import NEAR, normalise, picture_key, same_gold
 from sailrl_lite.curation.images import safe_image
 from sailrl_lite.curation.options import LETTERS, letter_of, split_options
 from sailrl_lite.curation.pipeline import Choose, Drop, Dropped
@@ -237,14 +236,10 @@ def _golds(row: Row) -> tuple[str, ...]:
 
 
 def _agree(some: Sequence[str], others: Sequence[str]) -> bool:
-    return any(_same(one, other) for one in some for other in others)
+    return any(same_gold(one, other) for one in some for other in others)
 
 
 @functools.lru_cache(maxsize=65536)
-def _same(gold: str, other: str) -> bool:
-    return gold == other or equivalent(gold, other)
-
-
 def _words(question: str) -> list[str]:
     """Words; a Chinese character is one."""
     return re.findall(r"[\u3400-\u9fff]|[^\W\u3400-\u9fff]+", question)

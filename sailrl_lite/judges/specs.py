@@ -99,7 +99,7 @@ def _learned(spec: Spec) -> Judge:
 def _noisy(spec: Spec) -> Judge:
     from sailrl_lite.judges.noisy import NoisyJudge
 
-    rates: dict[str, dict[str, float]] = {"false_pass": {}, "false_fail": {}}
+    rates: dict[str, dict[Any, float]] = {"false_pass": {}, "false_fail": {}}
     seed = 0
     for name, text in spec.settings.items():
         rate, dot, dimension = name.partition(".")
@@ -110,8 +110,7 @@ def _noisy(spec: Spec) -> Judge:
             rates[rate] |= dict.fromkeys(named, _value(float, name, text))
         else:
             raise SailRLError(f"unknown setting {name!r} of the noisy judge; use {NOISY}")
-    full = {rate: {d: by.get(d, 0.0) for d in DIMENSIONS} for rate, by in rates.items()}
-    return NoisyJudge(get_judge(spec.first or "exact"), full["false_pass"], full["false_fail"], seed)
+    return NoisyJudge(get_judge(spec.first or "exact"), rates["false_pass"], rates["false_fail"], seed)
 
 
 def get_endpoint(text: str) -> "Endpoint":
