@@ -19,6 +19,8 @@ Clip = Literal["asymmetric", "adaptive"]
 FilterOn = Literal["total", "content"]
 Overlong = Literal["mask", "keep"]
 Scale = Literal["none", "group"]
+Architecture = Literal["qwen2_5_vl", "qwen3_vl"]
+Lessons = Literal["full", "direct"]
 RUNGS = ("preview", "single-gpu", "node", "paper")
 
 
@@ -28,6 +30,9 @@ def check_rung(name: str) -> None:
         raise SailRLError(f"unknown rung {name!r}; the ladder is {', '.join(RUNGS)}")
     if name != "preview":
         raise SailRLError(f"the rung {name!r} is not there yet; use 'preview'")
+
+
+_RATES = "noise."  # the teacher's error rates are named `noise.slip` and so on where they are text
 
 
 class Settings:
@@ -71,12 +76,15 @@ class Settings:
             raise SailRLError(f"this is no configuration of a run: {text[:60]!r}") from None
 
     def with_values(self, values: dict[str, str]) -> Self:
-        """A copy with some values set from text, as in `--set learning_rate=1e-4`.
+        """A copy with some values set from text, as in `--set learning_rate=1e-4` or `--set noise.slip=0.3`.
 
         Raises:
             SailRLError: an unknown name (the message suggests the nearest), or a text of the wrong type.
         """
         known = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+        noise = known.pop("noise", None)
+        if noise:
+            known |= {_RATES + name: rate for name, rate in asdict(noise).items()}
         read: dict[str, Any] = {}
         for name, text in values.items():
             if name not in known:
@@ -84,6 +92,9 @@ class Settings:
                 hint = f"did you mean {near[0]!r}?" if near else f"known names: {', '.join(known)}"
                 raise SailRLError(f"unknown setting {name!r}; {hint}")
             read[name] = _read(name, text, known[name])
+        rates = {name.removeprefix(_RATES): read.pop(name) for name in list(read) if name.startswith(_RATES)}
+        if rates:
+            read["noise"] = replace(noise, **rates)
         return replace(self, **read)  # type: ignore[type-var]
 
 
@@ -120,7 +131,11 @@ class SFTConfig(Settings):
 
     Attributes:
         data: a file of curated rows to learn from; "" is the micro-world's teacher.
-        checkpoint: folder of the policy to start from; "" is none, or with `data` the shipped one.
+        checkpoint: folder of the policy to start from, or "shipped"; "" is none, or with `data` the shipped
+            one.
+        architecture, width, layers: of a policy that starts from nothing.
+        lessons: "direct" has the teacher answer every question directly, whatever its label, so that the
+            policy never thinks; "full" is judgment, trace and answer.
         steps, batch: updates, and fresh lessons in each.
         captions: the first so many updates only describe pictures, as VLMs are first taught to see.
         noise: the teacher's error rates.
@@ -134,6 +149,8 @@ class SFTConfig(Settings):
     captions: int = 600
     batch: int = 64
     learning_rate: float = 2e-3
+    architecture: Architecture = "qwen2_5_vl"
+    lessons: Lessons = "full"
     width: int = 128
     layers: int = 4
     shortcut: float = 0.0
@@ -149,11 +166,19 @@ class SFTConfig(Settings):
         "layers": (1, 100),
         "shortcut": (0, 1),
     }
+    choices: ClassVar = {"architecture": get_args(Architecture), "lessons": get_args(Lessons)}
 
     def check(self) -> None:
         super().check()
         if self.width % 64:
             raise SailRLError(f"width must be a multiple of 64, not {self.width}: heads share it evenly")
+        rates = asdict(self.noise)
+        for name, rate in rates.items():
+            if not 0 <= rate <= 1:
+                raise SailRLError(f"{_RATES}{name} must lie in [0, 1], not {rate}")
+        errors = sum(rates.values()) - self.noise.wrong_label
+        if errors > 1 + 1e-9:
+            raise SailRLError(f"a trace holds one error at most: lower the rates of noise, {errors:g} in all")
 
 
 @dataclass(frozen=True)
@@ -161,7 +186,7 @@ class JudgeConfig(Settings):
     """Supervised fine-tuning of the learned judge, from a policy that can see and calculate.
 
     Attributes:
-        checkpoint: folder of the policy to start from; "" is the shipped one.
+        checkpoint: folder of the policy to start from; "" or "shipped" is the shipped one.
         steps, batch: updates, and fresh labelled responses in each.
     """
 
@@ -180,7 +205,7 @@ class RLConfig(Settings):
 
     Attributes:
         steps: generation batches; each is `prompts` x `rollouts` responses and `updates` optimizer updates.
-        checkpoint: folder of the SFT policy; "" is the shipped one.
+        checkpoint: folder of the SFT policy; "" or "shipped" is the shipped one.
         data: a file of curated rows to learn from; "" is the micro-world.
         epochs: how often a run sees each problem (the paper: 3).
         reward: a name of `sailrl_lite.rewards`.
@@ -188,6 +213,10 @@ class RLConfig(Settings):
         alpha: the weight of the content, where not the reward's own.
         clip, filter_on, refills, overlong: see `sailrl_lite.training.dapo.Dapo`.
         scale: "none" is reward minus group mean; "group" also divides by the group's deviation.
+        kl: the weight in the loss of the KL divergence from the SFT policy (the paper: 0).
+        label_noise: share of the problems whose complexity label is turned for the reward.
+        pass_low, pass_high: train only on problems of the micro-world whose pass@4 under the starting policy
+            (the share of four tries that are right) lies strictly between the two; None sets no bound.
         families: of the micro-world; empty means all.
         save_every: steps between checkpoints.
     """
@@ -211,7 +240,11 @@ class RLConfig(Settings):
     refills: int = 1
     overlong: Overlong = "mask"
     scale: Scale = "none"
+    kl: float = 0.0
     shortcut: float = 0.0
+    label_noise: float = 0.0
+    pass_low: float | None = None
+    pass_high: float | None = None
     families: tuple[str, ...] = ()
     save_every: int = 20
 
@@ -227,7 +260,11 @@ class RLConfig(Settings):
         "max_new_tokens": _COUNT,
         "alpha": (0, 1),
         "refills": (0, 100),
+        "kl": (0, 100),
         "shortcut": (0, 1),
+        "label_noise": (0, 1),
+        "pass_low": (0, 1),
+        "pass_high": (0, 1),
         "save_every": _COUNT,
     }
     choices: ClassVar = {
@@ -245,8 +282,20 @@ class RLConfig(Settings):
             get_family(family)
         if self.prompts * self.rollouts % self.updates:
             raise SailRLError("prompts x rollouts must be a multiple of updates: all updates are of one size")
+        if self.filtered and self.data:
+            raise SailRLError(
+                "pass_low and pass_high choose among problems of the micro-world; "
+                "`sailrl-lite curate` filters a file by pass rate"
+            )
+        if None not in (self.pass_low, self.pass_high) and self.pass_low >= self.pass_high:
+            raise SailRLError(f"pass_low must be less than pass_high, not {self.pass_low} and {self.pass_high}")
+
+    @property
+    def filtered(self) -> bool:
+        """Whether problems are chosen by their pass@4."""
+        return self.pass_low is not None or self.pass_high is not None
 
 
-def checkpoint_of(config: RLConfig | JudgeConfig) -> Path:
-    """The folder of the policy that a run starts from."""
-    return Path(config.checkpoint) if config.checkpoint else SHIPPED
+def checkpoint_of(config: RLConfig | JudgeConfig | SFTConfig) -> Path:
+    """The folder of the policy that a run starts from; "shipped" means the same in every clone."""
+    return SHIPPED if config.checkpoint in ("", "shipped") else Path(config.checkpoint)

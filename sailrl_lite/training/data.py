@@ -11,9 +11,11 @@ from typing import Any
 
 from datasets import Dataset, disable_progress_bars
 
+from sailrl_lite.config import Lessons
 from sailrl_lite.curation.readers import MICRO, problem_of
 from sailrl_lite.curation.schema import Row, check_rows
 from sailrl_lite.errors import SailRLError
+from sailrl_lite.response import render_response
 from sailrl_lite.training.models import CAPTION, SPECIAL, prompt_of
 from sailrl_lite.world.problems import FAMILIES, Problem, make_problem
 from sailrl_lite.world.scenes import fit
@@ -27,13 +29,20 @@ def problem_at(index: int, families: Sequence[str], shortcut: float = 0.0) -> Pr
     return make_problem(families[index % len(families)], index // len(families), "train", shortcut)
 
 
-def sft_dataset(rows: int, noise: Noise, captions: int = 0, shortcut: float = 0.0) -> Dataset:
-    """`rows` fresh lessons with TRL's columns `prompt`, `completion`, `image`; the first are `captions`."""
+def sft_dataset(
+    rows: int, noise: Noise, captions: int = 0, shortcut: float = 0.0, lessons: Lessons = "full"
+) -> Dataset:
+    """`rows` fresh lessons with TRL's columns `prompt`, `completion`, `image`; the first are `captions`.
+
+    With `lessons` "direct" the teacher answers at once, rightly, and `noise` does nothing.
+    """
 
     def lesson(index: int) -> dict[str, Any]:
         problem = problem_at(index, tuple(FAMILIES), shortcut)
         if index < captions:
             question, response = CAPTION, describe(problem)
+        elif lessons == "direct":
+            question, response = problem.question, render_response("", problem.gold)
         else:
             question, response = problem.question, teach(problem, random.Random(f"teach/{index}"), noise).text
         completion = [{"role": "assistant", "content": response}]
@@ -42,31 +51,52 @@ def sft_dataset(rows: int, noise: Noise, captions: int = 0, shortcut: float = 0.
     return numbered(rows, lesson)
 
 
-def rl_dataset(rows: int, families: Sequence[str] = tuple(FAMILIES), shortcut: float = 0.0) -> Dataset:
-    """`rows` problems: `prompt` and `image` for TRL; `gold`, `needs_thinking`, `problem` for the reward."""
+def rl_dataset(
+    rows: int,
+    families: Sequence[str] = tuple(FAMILIES),
+    shortcut: float = 0.0,
+    label_noise: float = 0.0,
+    chosen: Sequence[int] | None = None,
+) -> Dataset:
+    """`rows` problems: `prompt` and `image` for TRL; for the reward `gold`, `problem`, and the complexity
+    label: `needs_thinking` as it is paid, `truly_needs_thinking` as it is.
+
+    Args:
+        label_noise: share of the problems whose `needs_thinking` is turned, the same ones in every run.
+        chosen: numbers of the problems in the stream of `problem_at`, at least `rows`; None takes all in turn.
+    """
 
     @functools.lru_cache(maxsize=4096)  # TRL reads each row once a rollout and once an update
     def example(index: int) -> dict[str, Any]:
-        problem = problem_at(index, families, shortcut)
+        problem = problem_at(index if chosen is None else chosen[index], families, shortcut)
         return {
             "prompt": prompt_of(problem.question),
             "image": problem.image,
             "gold": problem.gold,
-            "needs_thinking": problem.needs_thinking,
+            **_labels(problem.id, problem.needs_thinking, label_noise),
             "problem": problem,
         }
 
     return numbered(rows, example)
 
 
-def curated_dataset(file: Path, rows: int, seed: int, responses: bool) -> Dataset:
+def _labels(name: str, label: bool, noise: float) -> dict[str, bool]:
+    """The two labels of a row. Which rows are turned depends on their names alone; more noise adds to them."""
+    turned = random.Random(f"label/{name}").random() < noise
+    return {"needs_thinking": label != turned, "truly_needs_thinking": label}
+
+
+def curated_dataset(
+    file: Path, rows: int, seed: int, responses: bool, label_noise: float = 0.0
+) -> Dataset:
     """`rows` rows of the train split of a curated file, in a new order each time round.
 
     The pictures are fitted into those of the micro-world. Columns: `prompt`, `image`; for SFT `completion`;
-    for the reward `gold`, `needs_thinking` and, where all rows are the micro-world's, `problem`.
+    for the reward `gold`, both labels and, where all rows are the micro-world's, `problem`.
 
     Args:
         responses: for SFT; rows without an annotated response are left out.
+        label_noise: as of `rl_dataset`.
 
     Raises:
         SailRLError: the file is missing, holds no curated rows or none that can be used, lacks a complexity
@@ -104,7 +134,8 @@ def curated_dataset(file: Path, rows: int, seed: int, responses: bool) -> Datase
             return shown | {"completion": row["completion"]}
         named = Row(row["id"], b"", row["question"], row["gold"], row["source"])
         truth = {"problem": problem_of(named)} if sources == {MICRO} else {}
-        return shown | {"gold": row["gold"], "needs_thinking": row["needs_thinking"]} | truth
+        labels = _labels(row["id"], row["needs_thinking"], label_noise)
+        return shown | {"gold": row["gold"]} | labels | truth
 
     return numbered(rows, example)
 

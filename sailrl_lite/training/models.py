@@ -1,6 +1,7 @@
 """The policy of the preview rung: a small but real Qwen2.5-VL with its own tokenizer, without a download.
 
 The class, the processor calls and the save format are those of the 3B model; only the configuration is small.
+A Qwen3-VL of about the same size goes through the same code.
 """
 
 import json
@@ -9,7 +10,7 @@ import random
 import shutil
 import tempfile
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from PIL import Image
@@ -19,11 +20,14 @@ from transformers import (
     Qwen2_5_VLConfig,
     Qwen2_5_VLForConditionalGeneration,
     Qwen2_5_VLProcessor,
+    Qwen3VLConfig,
+    Qwen3VLForConditionalGeneration,
 )
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 from transformers.processing_utils import ProcessorMixin
 from transformers.utils import logging
 
+from sailrl_lite.config import Architecture
 from sailrl_lite.errors import SailRLError
 from sailrl_lite.files import saving
 from sailrl_lite.response import DIRECT, THINK
@@ -34,7 +38,12 @@ from sailrl_lite.world.traces import write_trace
 
 logging.disable_progress_bar()  # of the library: it would draw one for reading 80 small tensors
 
-Policy: TypeAlias = Qwen2_5_VLForConditionalGeneration
+Policy: TypeAlias = Qwen2_5_VLForConditionalGeneration | Qwen3VLForConditionalGeneration
+# By the name that a checkpoint's config.json gives as its model_type.
+CLASSES: dict[Architecture, type[Policy]] = {
+    "qwen2_5_vl": Qwen2_5_VLForConditionalGeneration,
+    "qwen3_vl": Qwen3VLForConditionalGeneration,
+}
 SPECIAL = (
     "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>",
     "<|video_pad|>", "<unk>",
@@ -114,31 +123,22 @@ def build_processor() -> MicroProcessor:
     return MicroProcessor(image_processor=images, tokenizer=build_tokenizer(), chat_template=CHAT_TEMPLATE)
 
 
-def build_policy(processor: MicroProcessor, seed: int, width: int = 128, layers: int = 4) -> Policy:
-    """An untrained policy of about 1.5 million parameters (width 128, 4 layers, 2 vision layers)."""
+def build_policy(
+    processor: MicroProcessor,
+    seed: int,
+    width: int = 128,
+    layers: int = 4,
+    architecture: Architecture = "qwen2_5_vl",
+) -> Policy:
+    """An untrained policy of 1.5 to 2 million parameters (width 128, 4 layers, 2 vision layers).
+
+    Raises:
+        SailRLError: an unknown architecture.
+    """
+    if architecture not in CLASSES:
+        raise SailRLError(f"architecture cannot be {architecture!r}; use one of {', '.join(CLASSES)}")
     torch.manual_seed(seed)
-    tokenizer = processor.tokenizer
-    sections = [width // 32, 3 * width // 64, 3 * width // 64]  # time, height, width of a position
-    rope = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": sections}
-    config = Qwen2_5_VLConfig(
-        text_config=dict(
-            vocab_size=len(tokenizer), hidden_size=width, intermediate_size=3 * width,
-            num_hidden_layers=layers, num_attention_heads=4, num_key_value_heads=2,
-            max_position_embeddings=2048, rope_parameters=rope,
-            bos_token_id=None, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
-        ),
-        vision_config=dict(
-            depth=2, hidden_size=width, intermediate_size=2 * width, num_heads=4, patch_size=14,
-            spatial_merge_size=2, temporal_patch_size=2, window_size=112, out_hidden_size=width,
-            fullatt_block_indexes=[1],
-        ),
-        image_token_id=tokenizer.convert_tokens_to_ids("<|image_pad|>"),
-        video_token_id=tokenizer.convert_tokens_to_ids("<|video_pad|>"),
-        vision_start_token_id=tokenizer.convert_tokens_to_ids("<|vision_start|>"),
-        vision_end_token_id=tokenizer.convert_tokens_to_ids("<|vision_end|>"),
-        tie_word_embeddings=True,
-    )  # fmt: skip
-    policy = Qwen2_5_VLForConditionalGeneration(config)
+    policy = CLASSES[architecture](_configuration(processor.tokenizer, width, layers, architecture))
     # The library starts every weight at a deviation of 0.02, made for widths of thousands. At this width it
     # leaves the pictures unseen: after 300 updates 7% of caption lines were right, against 97% with this.
     for weight in policy.parameters():
@@ -146,6 +146,40 @@ def build_policy(processor: MicroProcessor, seed: int, width: int = 128, layers:
             torch.nn.init.normal_(weight, std=weight[0].numel() ** -0.5)
     torch.nn.init.normal_(policy.get_input_embeddings().weight, std=0.05)
     return _with_tokens_of(processor, policy)
+
+
+def _configuration(
+    tokenizer: PreTrainedTokenizerFast, width: int, layers: int, architecture: Architecture
+) -> Qwen2_5_VLConfig | Qwen3VLConfig:
+    """The configuration of a small policy; what differs between the architectures is at the end."""
+    token = tokenizer.convert_tokens_to_ids
+    text: dict[str, Any] = dict(
+        vocab_size=len(tokenizer), hidden_size=width, intermediate_size=3 * width,
+        num_hidden_layers=layers, num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=2048,
+        bos_token_id=None, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
+    )  # fmt: skip
+    vision: dict[str, Any] = dict(
+        depth=2, hidden_size=width, intermediate_size=2 * width, num_heads=4, patch_size=14,
+        spatial_merge_size=2, temporal_patch_size=2, out_hidden_size=width,
+    )  # fmt: skip
+    shared: dict[str, Any] = dict(
+        image_token_id=token("<|image_pad|>"), video_token_id=token("<|video_pad|>"),
+        vision_start_token_id=token("<|vision_start|>"), vision_end_token_id=token("<|vision_end|>"),
+        tie_word_embeddings=True,
+    )  # fmt: skip
+    rope: dict[str, Any] = {"rope_type": "default", "rope_theta": 10000.0}
+    if architecture == "qwen2_5_vl":
+        # Each a block of the frequencies of a head: time, height, width of a position.
+        rope["mrope_section"] = [width // 32, 3 * width // 64, 3 * width // 64]
+        vision |= dict(window_size=112, fullatt_block_indexes=[1])
+        return Qwen2_5_VLConfig(text_config=text | {"rope_parameters": rope}, vision_config=vision, **shared)
+    # Frequencies are dealt to time, height and width in turn; the first vision layer also feeds the first of
+    # the text (DeepStack); patches have learned places, a grid of 8 x 8, resampled to the picture's 4 x 8.
+    third = width // 8 // 3
+    rope |= {"mrope_section": [width // 8 - 2 * third, third, third], "mrope_interleaved": True}
+    text["head_dim"] = width // 4
+    vision |= dict(num_position_embeddings=64, deepstack_visual_indexes=[0])
+    return Qwen3VLConfig(text_config=text | {"rope_parameters": rope}, vision_config=vision, **shared)
 
 
 def _with_tokens_of(processor: MicroProcessor, policy: Policy) -> Policy:
@@ -160,7 +194,7 @@ def load_checkpoint(folder: str | Path) -> tuple[Policy, MicroProcessor]:
     """Policy and processor from a folder that `save_pretrained` wrote; every weight must be there and fit.
 
     Raises:
-        SailRLError: the folder is missing, not a Qwen2.5-VL checkpoint, truncated or incomplete.
+        SailRLError: the folder is missing, of no known architecture, truncated or incomplete.
     """
     folder = Path(folder)
     remedy = "make it with `sailrl-lite sft`, or name another with --checkpoint"
@@ -172,10 +206,11 @@ def load_checkpoint(folder: str | Path) -> tuple[Policy, MicroProcessor]:
         kind = json.loads((folder / "config.json").read_text()).get("model_type")
     except ValueError as error:
         raise SailRLError(f"{folder / 'config.json'} is not JSON; {remedy}") from error
-    if kind != "qwen2_5_vl":
-        raise SailRLError(f"{folder} holds a {kind!r} checkpoint, but the policy is 'qwen2_5_vl'; {remedy}")
+    if kind not in CLASSES:
+        known = " or ".join(map(repr, CLASSES))
+        raise SailRLError(f"{folder} holds a {kind!r} checkpoint, but a policy is {known}; {remedy}")
     try:
-        policy, loading = Qwen2_5_VLForConditionalGeneration.from_pretrained(folder, output_loading_info=True)
+        policy, loading = CLASSES[kind].from_pretrained(folder, output_loading_info=True)
         processor = MicroProcessor.from_pretrained(folder)
     except Exception as error:  # whatever a damaged file makes the libraries raise
         first = str(error).split("\n")[0]

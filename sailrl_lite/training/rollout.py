@@ -62,7 +62,7 @@ def sample(
     """Sample `n` rollouts of each prompt.
 
     Args:
-        policy: a Qwen2.5-VL; put into evaluation mode for the call.
+        policy: put into evaluation mode for the call.
         inputs: left-padded `input_ids` (B, P), `attention_mask` (B, P), `mm_token_type_ids` (B, P), the
             pictures' `pixel_values` and `image_grid_thw`, as the processor returns them.
         n: rollouts a prompt; the result has B * n rows.

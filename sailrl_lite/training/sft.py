@@ -14,7 +14,7 @@ from transformers.trainer_callback import PrinterCallback
 from trl import SFTConfig as TrlConfig
 from trl import SFTTrainer
 
-from sailrl_lite.config import SHIPPED, JudgeConfig, SFTConfig
+from sailrl_lite.config import JudgeConfig, SFTConfig, checkpoint_of
 from sailrl_lite.files import saving, working_in, write_text
 from sailrl_lite.training.callbacks import StopBetweenBatches, Watch, stop_on_interrupt
 from sailrl_lite.training.data import curated_dataset, sft_dataset
@@ -67,12 +67,13 @@ def train_sft(config: SFTConfig, out: Path, resume: bool = False, bar: bool = Tr
     if config.data:
         lessons = curated_dataset(Path(config.data), rows, config.seed, responses=True)
     else:
-        lessons = sft_dataset(rows, config.noise, config.captions * config.batch, config.shortcut)
+        captions = config.captions * config.batch
+        lessons = sft_dataset(rows, config.noise, captions, config.shortcut, config.lessons)
     if config.checkpoint or config.data:
-        policy, processor = load_checkpoint(config.checkpoint or SHIPPED)
+        policy, processor = load_checkpoint(checkpoint_of(config))
     else:
         processor = build_processor()
-        policy = build_policy(processor, config.seed, config.width, config.layers)
+        policy = build_policy(processor, config.seed, config.width, config.layers, config.architecture)
     claim_folder(config, out, resume)
     fit(policy, processor, lessons, config, out, resume, bar)
     folder = save_checkpoint(policy, processor, out / "policy")
