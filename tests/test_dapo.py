@@ -16,11 +16,12 @@ import torch
 from filelock import FileLock
 from trl import GRPOConfig
 
-from sailrl_lite.config import RLConfig
+from sailrl_lite.config import SHIPPED, RLConfig
 from sailrl_lite.errors import SailRLError
 from sailrl_lite.judges.exact import ExactJudge
 from sailrl_lite.response import render_response
 from sailrl_lite.rewards import for_trl
+from sailrl_lite.training import shared_prompt
 from sailrl_lite.training.callbacks import StopBetweenBatches
 from sailrl_lite.training.dapo import CLIP_HIGH, CLIP_LOW, Dapo, DapoTrainer, group_advantages, has_spread
 from sailrl_lite.training.data import rl_dataset
@@ -78,13 +79,18 @@ KEEP = Dapo(refills=0, overlong="keep")
 
 def make_trainer(checkpoint, tmp_path, reward, dapo=KEEP, prompts=6, rollouts=4, updates=2, **options):
     policy, processor = load_checkpoint(checkpoint)
-    options = {"max_steps": updates, "save_strategy": "no", "learning_rate": 1e-3} | options
+    defaults = {
+        "max_steps": updates,
+        "save_strategy": "no",
+        "learning_rate": 1e-3,
+        "max_completion_length": 8,
+    }
+    options = defaults | options
     args = GRPOConfig(
         output_dir=str(tmp_path),
         per_device_train_batch_size=prompts * rollouts // updates,
         steps_per_generation=updates,
         num_generations=rollouts,
-        max_completion_length=8,
         loss_type="dapo",
         beta=0.0,
         scale_rewards="none",
@@ -404,3 +410,58 @@ def test_a_folder_holds_one_run(tmp_path, uninterrupted):
         train_rl(replace(SMALL, seed=5), uninterrupted, resume=True, bar=False)
     with pytest.raises(SailRLError, match="no run in"):
         train_rl(SMALL, Path(tmp_path / "empty"), resume=True, bar=False)
+
+
+# ---- rollouts that share a prompt
+
+
+def gradients(trainer, function, batch):
+    """Log-probabilities, entropies and all gradients of a loss that weighs every token of both differently."""
+    ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
+    mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
+    names = ("pixel_values", "image_grid_thw", "num_images", "mm_token_type_ids")
+    fields = {name: batch[name] for name in names}
+    length = batch["completion_ids"].shape[1]
+    trainer.model.zero_grad()
+    logps, entropies, _ = function(trainer.model, ids, mask, length, compute_entropy=True, **fields)
+    weights = torch.randn(2, *logps.shape, generator=torch.Generator().manual_seed(0))
+    kept = batch["completion_mask"]
+    ((weights[0] * logps + weights[1] * entropies) * kept).sum().backward()
+    return logps * kept, entropies * kept, {n: p.grad for n, p in trainer.model.named_parameters()}
+
+
+def of_shipped(tmp_path, **options):
+    """A batch of the shipped policy, whose prompts and responses are of many lengths."""
+    trainer = make_trainer(SHIPPED, tmp_path, by_token, max_completion_length=48, **options)
+    return trainer, batch_of(trainer)
+
+
+@pytest.mark.parametrize("piece", [64, 5])
+def test_reading_a_prompt_once_changes_no_log_probability_entropy_or_gradient(tmp_path, monkeypatch, piece):
+    monkeypatch.setattr(shared_prompt, "_PIECE", piece)
+    trainer, batch = of_shipped(tmp_path)
+    assert sum(batch["num_images"]) < len(batch["num_images"])  # something is shared
+    assert len(set(batch["prompt_mask"].sum(1).tolist())) > 1  # and something padded, on both sides
+    assert len(set(batch["completion_mask"].sum(1).tolist())) > 1
+    shared = gradients(trainer, trainer._get_per_token_logps_and_entropies, batch)
+    pictures = ("pixel_values", "image_grid_thw", "num_images")
+    alone = batch | shared_prompt.repeat_pictures(**{name: batch[name] for name in pictures})
+    stock = gradients(trainer, super(DapoTrainer, trainer)._get_per_token_logps_and_entropies, alone)
+    for ours, theirs in zip(shared[:2], stock[:2], strict=True):
+        assert theirs.abs().max() > 0.1
+        torch.testing.assert_close(ours, theirs, atol=2e-5, rtol=0)
+    assert any(gradient.abs().max() > 0 for name, gradient in stock[2].items() if "visual" in name)
+    for name, gradient in stock[2].items():
+        scale = float(gradient.abs().max())
+        torch.testing.assert_close(shared[2][name], gradient, atol=1e-4 * scale + 1e-6, rtol=1e-4, msg=name)
+
+
+def test_gradient_checkpointing_takes_the_way_of_trl(tmp_path):
+    trainer, batch = of_shipped(tmp_path)
+    with torch.no_grad():
+        shared = trainer._logps(trainer.model, batch)
+        trainer.args.gradient_checkpointing = True
+        stock = trainer._logps(trainer.model, batch)
+    kept = batch["completion_mask"].bool()
+    torch.testing.assert_close(shared[kept], stock[kept], atol=2e-5, rtol=0)
+    assert not torch.equal(shared[kept], stock[kept])  # another way indeed: the roundings differ

@@ -22,7 +22,7 @@ from trl.trainer.utils import add_fused_lm_head, pad
 
 from sailrl_lite.config import Clip, FilterOn, Overlong
 from sailrl_lite.files import write_text
-from sailrl_lite.training import rollout
+from sailrl_lite.training import rollout, shared_prompt
 from sailrl_lite.training.callbacks import StopBetweenBatches
 from sailrl_lite.training.resume import ResumableGRPOTrainer
 
@@ -251,18 +251,21 @@ class DapoTrainer(ResumableGRPOTrainer):
         The loss divides by `num_items_in_batch`, which counts the tokens of all rows of these groups, the
         dropped ones included, so that dropping them changes the time of a step and not its gradient.
         """
+        # Whole groups take a random order, so that the updates on a batch see other prompts and read each once.
+        generator = torch.Generator().manual_seed(self._seed(0) + 2)
+        groups = [groups[k] for k in torch.randperm(len(groups), generator=generator)]
         rows = [
-            (g, k)
-            for g in groups
+            (i, k, float(g.advantages[k]))
+            for i, g in enumerate(groups)
             for k in range(len(g.ids))
             if g.informative and g.trained[k] and abs(g.advantages[k]) > _SMALLEST
         ]
         tokens = sum(len(g.ids[k]) for g in groups for k in range(len(g.ids)) if g.trained[k])
         chunks = self.args.steps_per_generation
         # No update may be empty, and all of a batch are of one size: fill up with rows of weight 0.
-        blank = [(g, k, 0.0) for g in groups for k in range(len(g.ids))]
-        filled = [(g, k, float(g.advantages[k])) for g, k in rows]
-        filled += blank[: max(-len(rows) % chunks, chunks - len(rows))]
+        blank = [(i, k, 0.0) for i, g in enumerate(groups) for k in range(len(g.ids))]
+        blank = blank[: max(-len(rows) % chunks, chunks - len(rows))]
+        filled = [(groups[i], k, weight) for i, k, weight in sorted(rows + blank)]
 
         batch = self._tensors([(g.prompt_ids, g.picture, g.ids[k]) for g, k, _ in filled])
         device = self.accelerator.device
@@ -283,7 +286,12 @@ class DapoTrainer(ResumableGRPOTrainer):
         return pad(tensors, padding_value=0.0, padding_side="right").to(self.accelerator.device)
 
     def _tensors(self, rows: list[tuple[list[int], dict[str, torch.Tensor], list[int]]]) -> dict[str, Any]:
-        """Padded tensors of (prompt ids, picture, completion ids), named as TRL names them."""
+        """Padded tensors of (prompt ids, picture, completion ids), named as TRL names them.
+
+        Rows in a row that hold the same picture share their prompt (see `shared_prompt`).
+        """
+        brings = [k == 0 or picture is not rows[k - 1][1] for k, (_, picture, _) in enumerate(rows)]
+        pictures = [picture for (_, picture, _), first in zip(rows, brings, strict=True) if first]
         token = self._tokenizer.pad_token_id
         prompts = [torch.tensor(prompt) for prompt, _, _ in rows]
         answers = [torch.tensor(answer) for _, _, answer in rows]
@@ -294,13 +302,56 @@ class DapoTrainer(ResumableGRPOTrainer):
             "completion_mask": pad(
                 [torch.ones_like(x) for x in answers], padding_value=0, padding_side="right"
             ),
-            "pixel_values": torch.cat([picture["pixel_values"] for _, picture, _ in rows]),
-            "image_grid_thw": torch.cat([picture["image_grid_thw"] for _, picture, _ in rows]),
+            "pixel_values": torch.cat([picture["pixel_values"] for picture in pictures]),
+            "image_grid_thw": torch.cat([picture["image_grid_thw"] for picture in pictures]),
         }
         both = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
         batch["mm_token_type_ids"] = (both == self._image_pad_token_id).long()
         moved: dict[str, Any] = {key: value.to(self.accelerator.device) for key, value in batch.items()}
-        return moved | {"num_images": [1] * len(rows)}
+        return moved | {"num_images": list(map(int, brings))}
+
+    def _prepare_inputs(self, generation_batch: Any) -> dict[str, Any]:
+        """As TRL does it, but rows that share a prompt stay together, where TRL shuffles them over the updates."""
+        if not self.model.training:
+            inputs: dict[str, Any] = super()._prepare_inputs(generation_batch)
+            return inputs
+        parts = self.args.steps_per_generation
+        if self._step % (parts * self.num_iterations) == 0 or self._buffered_inputs is None:
+            batch = self._generate_and_score_completions(generation_batch)
+            self._buffered_inputs = shared_prompt.split_batch(batch, parts)
+        chosen: dict[str, Any] = self._buffered_inputs[self._step % parts]
+        return chosen
+
+    def _get_per_token_logps_and_entropies(
+        self, model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, logits_to_keep: int,
+        compute_entropy: bool = False, compute_aux_loss: bool = False, **fields: Any,
+    ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:  # fmt: skip
+        """TRL's function, with every prompt read once; by TRL's own where the model is sharded, or forgets
+        what it read (gradient checkpointing keeps no keys and values)."""
+        pictures = {name: fields[name] for name in ("pixel_values", "image_grid_thw", "num_images")}
+        many = self.accelerator.num_processes > 1 or self.is_fsdp_enabled or self.is_deepspeed_enabled
+        if many or compute_aux_loss or self.args.gradient_checkpointing:
+            fields |= shared_prompt.repeat_pictures(**pictures)
+            own: tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None] = (
+                super()._get_per_token_logps_and_entropies(
+                    model, input_ids, attention_mask, logits_to_keep, compute_entropy=compute_entropy,
+                    compute_aux_loss=compute_aux_loss, **fields,
+                )
+            )  # fmt: skip
+            return own
+        brings = torch.tensor(pictures.pop("num_images"), device=input_ids.device)
+        prompts = {
+            "input_ids": input_ids,
+            "attention_mask": attention_mask,
+            "mm_token_type_ids": fields["mm_token_type_ids"],
+        }
+        prompts = {name: value[brings == 1, :-logits_to_keep] for name, value in prompts.items()}
+        answers = (input_ids[:, -logits_to_keep:], attention_mask[:, -logits_to_keep:])
+        with self.accelerator.autocast():
+            logps, entropies = shared_prompt.log_probs(
+                model, prompts | pictures, brings.cumsum(0) - 1, *answers
+            )
+        return logps, entropies if compute_entropy else None, None
 
     # ---- what is measured
 
