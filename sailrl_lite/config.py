@@ -82,7 +82,7 @@ class Settings:
             SailRLError: an unknown name (the message suggests the nearest), or a text of the wrong type.
         """
         known = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
-        noise = known.pop("noise", None)
+        noise = known.get("noise")
         if noise:
             known |= {_RATES + name: rate for name, rate in asdict(noise).items()}
         read: dict[str, Any] = {}
