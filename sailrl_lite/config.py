@@ -287,8 +287,9 @@ class RLConfig(Settings):
                 "pass_low and pass_high choose among problems of the micro-world; "
                 "`sailrl-lite curate` filters a file by pass rate"
             )
-        if None not in (self.pass_low, self.pass_high) and self.pass_low >= self.pass_high:
-            raise SailRLError(f"pass_low must be less than pass_high, not {self.pass_low} and {self.pass_high}")
+        low, high = self.pass_low, self.pass_high
+        if low is not None and high is not None and low >= high:
+            raise SailRLError(f"pass_low must be less than pass_high, not {low} and {high}")
 
     @property
     def filtered(self) -> bool:

@@ -8,12 +8,20 @@ from typing import Any
 
 from sailrl_lite.answers import check_golds
 from sailrl_lite.errors import SailRLError
+from sailrl_lite.judges.exact import ExactJudge
 from sailrl_lite.judges.protocol import DIMENSIONS, Case, Judge, NoVerdict, Verdict
 from sailrl_lite.response import Response, parse_response
-from sailrl_lite.rewards.combinations import Reward, get_reward, with_alpha
+from sailrl_lite.rewards.combinations import REWARDS, Reward, get_reward, with_alpha
 from sailrl_lite.rewards.components import Components, measure, read_label
 
 TrlReward = Callable[..., Awaitable[list[float | None]]]
+# What a response can be: malformed, or by mode, answer and, for a written trace, whether it is sound, all
+# three sub-rewards being 1. A right answer after an unsound trace is a lucky success. Unjudged is a trace of
+# which neither the truth nor a verdict is there.
+OUTCOMES = (
+    "think_right_sound", "think_right_unsound", "think_wrong_sound", "think_wrong_unsound", "think_unjudged",
+    "direct_right", "direct_wrong", "malformed",
+)  # fmt: skip
 
 
 def for_trl(reward: str | Reward, judge: Judge, alpha: float | None = None) -> TrlReward:
@@ -21,14 +29,19 @@ def for_trl(reward: str | Reward, judge: Judge, alpha: float | None = None) -> T
 
     The dataset needs the columns `gold` (the right answer) and `needs_thinking` (the complexity label), and
     for a judge that looks at pictures `image` or `images`. Optional: `question` (else the last user message
-    of the prompt), and `problem`, the micro-world's truth. Give GRPOConfig `remove_unused_columns=False`.
+    of the prompt), `problem`, the micro-world's truth, and `truly_needs_thinking` where the label is noisy.
+    Give GRPOConfig `remove_unused_columns=False`.
 
     It returns the total of each completion in [0, 1]; None, which TRL leaves out of the baseline, where a
     written trace has no verdict and the total needs one. Logged as columns (`log_extra`) and as metrics
     (`log_metric`, their means): the rewards, `content` (the total without the format term), `unscored` (1 for
-    None), `trigger_rate` (1 where the think block is not blank), and the same on the problems labelled "no
-    thinking needed" (`trigger_direct`) and "thinking needed" (`trigger_think`). The column `no_verdict` has
-    the causes.
+    None), `content/nonzero` (1 where the content is above 0), `trigger_rate` (1 where the think block is not
+    blank), the same on the problems that need no thinking (`trigger_direct`) and that do (`trigger_think`),
+    and `share/...` for each of `OUTCOMES` (1 for one of them). The column `no_verdict` has the causes.
+
+    Where there is `problem`, also `true_logic`, `true_grounding`, `true_consistency`, `true_thinking` and
+    `true_cascade` (the paper's reward, of alpha 0.9): what the exact verifier says of every response, by the
+    true label. No reward depends on it, so a judge that is pleased while truth falls can be seen.
 
     Args:
         reward: a name of `REWARDS`, or a reward of your own.
@@ -54,6 +67,7 @@ def for_trl(reward: str | Reward, judge: Judge, alpha: float | None = None) -> T
     ) -> list[float | None]:
         golds = _column(columns, "gold")
         labels = [read_label(value) for value in _column(columns, "needs_thinking")]
+        true_labels = [read_label(value) for value in columns.get("truly_needs_thinking", labels)]
         check_golds(golds)
         prompts = prompts or [""] * len(completions)
         responses = [
@@ -61,15 +75,22 @@ def for_trl(reward: str | Reward, judge: Judge, alpha: float | None = None) -> T
             for completion, prompt in zip(completions, prompts, strict=True)
         ]
         verdicts = await _judge(judge, total, responses, prompts, columns)
-        graded = [
-            measure(response, gold, needs, verdict.scores if isinstance(verdict, Verdict) else None)
-            for response, gold, needs, verdict in zip(responses, golds, labels, verdicts, strict=True)
-        ]
+        graded = _graded(responses, golds, labels, verdicts)
         progress = trainer_state.global_step / trainer_state.max_steps if trainer_state else 1.0
         rewards = [total(c, progress) for c in graded]
-        logged = _logged(graded, labels)
+        logged = _logged(graded, true_labels)
         logged["content"] = [content(c, progress) for c in graded]
+        logged["content/nonzero"] = [None if x is None else int(x > 0) for x in logged["content"]]
         logged["unscored"] = [int(value is None) for value in rewards]
+        truth = graded
+        if "problem" in columns:
+            told = isinstance(judge, ExactJudge) and not total.continuous
+            scores = verdicts if told else await _judge(ExactJudge(), total, responses, prompts, columns)
+            if not told or labels != true_labels:
+                truth = _graded(responses, golds, true_labels, scores)
+            logged |= _true(truth)
+        outcomes = [_outcome(c) for c in truth]
+        logged |= {f"share/{name}": [int(name == x) for x in outcomes] for name in OUTCOMES}
         if log_extra:
             for name, values in logged.items():
                 log_extra(name, values)
@@ -145,6 +166,40 @@ def _question(prompt: Any) -> str:
     if isinstance(prompt, str):
         return prompt
     return next((_text([m]) for m in reversed(prompt) if m["role"] == "user"), "")
+
+
+def _graded(
+    responses: Sequence[Response],
+    golds: Sequence[str],
+    labels: Sequence[bool],
+    verdicts: Sequence[Verdict | NoVerdict | None],
+) -> list[Components]:
+    return [
+        measure(response, gold, needs, verdict.scores if isinstance(verdict, Verdict) else None)
+        for response, gold, needs, verdict in zip(responses, golds, labels, verdicts, strict=True)
+    ]
+
+
+def _outcome(c: Components) -> str:
+    """The one of `OUTCOMES` that a response is."""
+    if not c.format:
+        return "malformed"
+    answer = "right" if c.answer else "wrong"
+    if c.decision == "direct":
+        return f"direct_{answer}"
+    if c.thinking is None:
+        return "think_unjudged"
+    return f"think_{answer}_{'sound' if c.thinking == 1 else 'unsound'}"
+
+
+def _true(truth: Sequence[Components]) -> dict[str, list[float | None]]:
+    logged: dict[str, list[float | None]] = {
+        f"true_{name}": [getattr(c, name) if c.trace == "written" else None for c in truth]
+        for name in DIMENSIONS
+    }
+    logged["true_thinking"] = [c.thinking for c in truth]
+    logged["true_cascade"] = [REWARDS["cascade"](c) for c in truth]
+    return logged
 
 
 def _logged(graded: list[Components], labels: Sequence[bool]) -> dict[str, list[float | None]]:

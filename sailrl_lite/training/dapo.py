@@ -46,7 +46,9 @@ class Dapo:
     refills: how many more times prompts are drawn to replace groups that are not informative.
     overlong: what becomes of a response that was cut off: "mask" keeps it in the group's mean and leaves it
         out of the loss (DAPO's overlong filtering), "keep" trains on it.
-    kl_rows: rollouts a batch on which KL to the SFT policy is measured; it is never in the loss.
+    kl: the weight in the loss of the KL divergence from the reference; 0 is DAPO's. It takes the place of
+        `beta` in GRPOConfig, which stays 0, since TRL would load a second reference for it.
+    kl_rows: rollouts a batch on which KL to the SFT policy is measured, whatever its weight.
     max_unscored: share of rollouts without a verdict at which the run stops.
     """
 
@@ -55,6 +57,7 @@ class Dapo:
     filter_on: FilterOn = "total"
     refills: int = 1
     overlong: Overlong = "mask"
+    kl: float = 0.0
     kl_rows: int = 32
     max_unscored: float = 0.5
 
@@ -110,7 +113,7 @@ class DapoTrainer(ResumableGRPOTrainer):
 
     Args:
         dapo: the options above.
-        reference: the SFT policy, for measuring KL; None measures none.
+        reference: the SFT policy, for KL; None measures none, and the loss can have none.
         stop: asked for a clean end of the run when too many rollouts have no verdict.
         Everything else is GRPOTrainer's. The first reward function is expected to log the column `content`
         (`log_extra`) if `filter_on` is "content".
@@ -122,6 +125,7 @@ class DapoTrainer(ResumableGRPOTrainer):
     ) -> None:  # fmt: skip
         super().__init__(*args, **kwargs)
         self.dapo = dapo
+        self.beta = dapo.kl  # TRL's loss reads it
         self.reference = reference.eval().requires_grad_(False) if reference else None
         if self.reference:
             add_fused_lm_head(self.reference, temperature=self.temperature, outputs=("log_probs",))
@@ -246,7 +250,8 @@ class DapoTrainer(ResumableGRPOTrainer):
         return functools.reduce(lambda total, digit: (total * 1_000_003 + digit) % 2**61, digits)
 
     def _pack(self, groups: list[Group]) -> dict[str, Any]:
-        """The batch that TRL's loss reads: of the informative groups, the rows that carry a gradient.
+        """The batch that TRL's loss reads: of the informative groups, the rows that carry a gradient, and for
+        a KL term, which has one everywhere, all trained rows.
 
         The loss divides by `num_items_in_batch`, which counts the tokens of all rows of these groups, the
         dropped ones included, so that dropping them changes the time of a step and not its gradient.
@@ -255,17 +260,18 @@ class DapoTrainer(ResumableGRPOTrainer):
         generator = torch.Generator().manual_seed(self._seed(0) + 2)
         groups = [groups[k] for k in torch.randperm(len(groups), generator=generator)]
         rows = [
-            (i, k, float(g.advantages[k]))
+            (i, k, float(g.advantages[k]) if g.informative else 0.0, True)
             for i, g in enumerate(groups)
             for k in range(len(g.ids))
-            if g.informative and g.trained[k] and abs(g.advantages[k]) > _SMALLEST
+            if g.trained[k] and (self.beta or (g.informative and abs(g.advantages[k]) > _SMALLEST))
         ]
         tokens = sum(len(g.ids[k]) for g in groups for k in range(len(g.ids)) if g.trained[k])
         chunks = self.args.steps_per_generation
         # No update may be empty, and all of a batch are of one size: fill up with rows of weight 0.
-        blank = [(i, k, 0.0) for i, g in enumerate(groups) for k in range(len(g.ids))]
+        blank = [(i, k, 0.0, False) for i, g in enumerate(groups) for k in range(len(g.ids))]
         blank = blank[: max(-len(rows) % chunks, chunks - len(rows))]
-        filled = [(groups[i], k, weight) for i, k, weight in sorted(rows + blank)]
+        ordered = sorted(rows + blank)
+        filled = [(groups[i], k, weight) for i, k, weight, _ in ordered]
 
         batch = self._tensors([(g.prompt_ids, g.picture, g.ids[k]) for g, k, _ in filled])
         device = self.accelerator.device
@@ -278,6 +284,12 @@ class DapoTrainer(ResumableGRPOTrainer):
         else:
             with torch.no_grad():
                 batch["old_per_token_logps"] = self._logps(self.model, batch)
+        if self.beta:
+            with torch.no_grad():
+                batch["ref_per_token_logps"] = self._logps(self.reference, batch)
+            # A row that only fills up has no advantage, but its KL would count.
+            counts = torch.tensor([[real] for *_, real in ordered], device=device)
+            batch["completion_mask"] = batch["completion_mask"] * counts
         self._log("rows/trained", len(rows))
         return batch
 
@@ -411,6 +423,8 @@ class DapoTrainer(ResumableGRPOTrainer):
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any) -> torch.Tensor:
         loss = super().training_step(model, inputs, num_items_in_batch)
+        if self.beta:  # TRL logs the KL of the rows trained on under the name of that of the first draw
+            self._log("kl/trained", self._metrics["train"]["kl"].pop())
         if self.dapo.clip == "adaptive":
             clipped = self._metrics["train"]["clip_ratio/region_mean"][-1]
             step = -0.005 if clipped > self.dapo.clip_target else 0.005

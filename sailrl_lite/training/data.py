@@ -63,7 +63,7 @@ def rl_dataset(
 
     Args:
         label_noise: share of the problems whose `needs_thinking` is turned, the same ones in every run.
-        chosen: numbers of the problems in the stream of `problem_at`, at least `rows`; None takes all in turn.
+        chosen: numbers of the problems in the stream of `problem_at`, at least `rows`; None is all in turn.
     """
 
     @functools.lru_cache(maxsize=4096)  # TRL reads each row once a rollout and once an update
@@ -81,14 +81,12 @@ def rl_dataset(
 
 
 def _labels(name: str, label: bool, noise: float) -> dict[str, bool]:
-    """The two labels of a row. Which rows are turned depends on their names alone; more noise adds to them."""
+    """The two labels of a row. Which rows are turned hangs on their names alone; more noise adds to them."""
     turned = random.Random(f"label/{name}").random() < noise
     return {"needs_thinking": label != turned, "truly_needs_thinking": label}
 
 
-def curated_dataset(
-    file: Path, rows: int, seed: int, responses: bool, label_noise: float = 0.0
-) -> Dataset:
+def curated_dataset(file: Path, rows: int, seed: int, responses: bool, label_noise: float = 0.0) -> Dataset:
     """`rows` rows of the train split of a curated file, in a new order each time round.
 
     The pictures are fitted into those of the micro-world. Columns: `prompt`, `image`; for SFT `completion`;

@@ -18,6 +18,7 @@ from sailrl_lite.training.callbacks import StopBetweenBatches, Watch, stop_on_in
 from sailrl_lite.training.dapo import Dapo, DapoTrainer
 from sailrl_lite.training.data import curated_dataset, rl_dataset
 from sailrl_lite.training.models import load_checkpoint, save_checkpoint
+from sailrl_lite.training.passing import passing_problems
 from sailrl_lite.training.runs import Interrupted, check_finite, claim_folder, last_checkpoint
 from sailrl_lite.world.problems import FAMILIES
 
@@ -36,15 +37,16 @@ def train_rl(
 ) -> Path:
     """Train the policy in `config.checkpoint` and return the folder of the trained one, `out`/policy.
 
-    `out` also gets config.json, metrics.csv (a row a step), trainer/checkpoint-*, and judge.json (what the
-    judge has used) where the judge is paid.
+    `out` also gets config.json, metrics.csv (a row a step), trainer/checkpoint-*, judge.json (what the judge
+    has used) where the judge is paid, and pass4.csv where problems are chosen by their pass@4.
 
     Args:
         resume: go on from the last checkpoint in `out`; the configuration must be the same.
         on_batch: called after each step with the metrics of all steps so far, a row each.
 
     Raises:
-        SailRLError: a value out of its range, an `out` that holds another run, or a judge that cannot work.
+        SailRLError: a value out of its range, an `out` that holds another run, a judge that cannot work, or
+            hardly a problem left by the bounds of pass@4.
         Interrupted: after Ctrl-C, when too many rollouts have no verdict, or the judge's budget is spent.
     """
     config.check()
@@ -52,15 +54,22 @@ def train_rl(
     policy, processor = load_checkpoint(checkpoint_of(config))
     rows = -(-config.steps // config.epochs) * config.prompts
     if config.data:
-        problems = curated_dataset(Path(config.data), rows, config.seed, responses=False)
+        problems = curated_dataset(
+            Path(config.data), rows, config.seed, responses=False, label_noise=config.label_noise
+        )
         if judge.needs_truth and get_reward(config.reward).needs_scores and "problem" not in problems[0]:
             raise SailRLError(
                 f"{config.data} is not of the micro-world, and the {judge.name} judge knows nothing else; "
                 "name another judge, or a reward that needs none, such as judging+answer"
             )
-    else:
-        problems = rl_dataset(rows, config.families or tuple(FAMILIES), config.shortcut)
     claim_folder(config, out, resume)
+    if not config.data:
+        families = config.families or tuple(FAMILIES)
+        chosen = None
+        if config.filtered:
+            with working_in(out):
+                chosen = passing_problems(config, policy, processor, rows, out / "pass4.csv", bar)
+        problems = rl_dataset(rows, families, config.shortcut, config.label_noise, chosen)
     watch = Watch(out, config.updates, BAR, bar, on_batch, judge)
     stop = StopBetweenBatches(config.updates, judge)
     judge.keep(out)
@@ -73,7 +82,13 @@ def train_rl(
         train_dataset=problems,
         processing_class=processor,
         callbacks=[watch, stop],
-        dapo=Dapo(config.clip, filter_on=config.filter_on, refills=config.refills, overlong=config.overlong),
+        dapo=Dapo(
+            config.clip,
+            filter_on=config.filter_on,
+            refills=config.refills,
+            overlong=config.overlong,
+            kl=config.kl,
+        ),
         reference=copy.deepcopy(policy),
         stop=stop,
     )

@@ -40,7 +40,7 @@ def log_probs(
     order = lengths.argsort(stable=True)
     results: list[list[torch.Tensor | None]] = []
     for rows in order.split(_PIECE):
-        length, of = int(lengths[rows].max()), index[rows]
+        length, of = max(1, int(lengths[rows].max())), index[rows]
         cache = DynamicCache()
         for k, layer in enumerate(read.layers):
             cache.update(layer.keys.index_select(0, of), layer.values.index_select(0, of), k)
@@ -82,9 +82,11 @@ def split_batch(batch: dict[str, Any], parts: int) -> list[dict[str, Any]]:
         part["image_grid_thw"] = batch["image_grid_thw"][first : last + 1]
         part["num_images"] = [1, *batch["num_images"][here][1:]]
         prompt, completion = part["prompt_mask"].any(0), part["completion_mask"].any(0)
+        completion[0] = True  # of rows that count for nothing one column stays
         for name in ("prompt_ids", "prompt_mask"):
             part[name] = part[name][:, prompt]
-        for name in ("completion_ids", "completion_mask", "old_per_token_logps"):
+        per_token = ("completion_ids", "completion_mask", "old_per_token_logps", "ref_per_token_logps")
+        for name in part.keys() & per_token:
             part[name] = part[name][:, completion]
         part["mm_token_type_ids"] = part["mm_token_type_ids"][:, torch.cat([prompt, completion])]
         result.append(part)
