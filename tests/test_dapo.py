@@ -416,7 +416,7 @@ def test_a_folder_holds_one_run(tmp_path, uninterrupted):
 
 
 def gradients(trainer, function, batch):
-    """Log-probabilities, entropies and all gradients of a loss that weighs every token of both differently."""
+    """Log-probabilities, entropies, and gradients of a loss that weighs every token of both differently."""
     ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
     mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
     names = ("pixel_values", "image_grid_thw", "num_images", "mm_token_type_ids")

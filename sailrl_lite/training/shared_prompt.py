@@ -7,6 +7,7 @@ In a batch the rows of one prompt lie next to each other, and only the first of 
 from typing import Any
 
 import torch
+from torch.nn.functional import pad
 from transformers import DynamicCache
 
 _PIECE = (
@@ -38,7 +39,7 @@ def log_probs(
 
     lengths = mask.sum(1)
     order = lengths.argsort(stable=True)
-    results: list[list[torch.Tensor | None]] = []
+    logps, entropies = [], []
     for rows in order.split(_PIECE):
         length, of = max(1, int(lengths[rows].max())), index[rows]
         cache = DynamicCache()
@@ -54,12 +55,11 @@ def log_probs(
             fused_lm_head=True,
         )
         room = (0, ids.shape[1] - length)
-        results.append(
-            [x if x is None else torch.nn.functional.pad(x, room) for x in (scored.log_probs, scored.entropy)]
-        )
+        logps.append(pad(scored.log_probs, room))
+        if scored.entropy is not None:
+            entropies.append(pad(scored.entropy, room))
     back = order.argsort()
-    logps, entropies = ([part[k] for part in results] for k in range(2))
-    return torch.cat(logps)[back], None if entropies[0] is None else torch.cat(entropies)[back]
+    return torch.cat(logps)[back], torch.cat(entropies)[back] if entropies else None
 
 
 def split_batch(batch: dict[str, Any], parts: int) -> list[dict[str, Any]]:
