@@ -82,9 +82,8 @@ class Settings:
             SailRLError: an unknown name (the message suggests the nearest), or a text of the wrong type.
         """
         known = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
-        noise = known.get("noise")
-        if noise:
-            known |= {_RATES + name: rate for name, rate in asdict(noise).items()}
+        if "noise" in known:
+            known |= {_RATES + name: rate for name, rate in asdict(known["noise"]).items()}
         read: dict[str, Any] = {}
         for name, text in values.items():
             if name not in known:
@@ -94,7 +93,7 @@ class Settings:
             read[name] = _read(name, text, known[name])
         rates = {name.removeprefix(_RATES): read.pop(name) for name in list(read) if name.startswith(_RATES)}
         if rates:
-            read["noise"] = replace(noise, **rates)
+            read["noise"] = replace(known["noise"], **rates)
         return replace(self, **read)  # type: ignore[type-var]
 
 

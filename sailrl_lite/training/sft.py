@@ -14,7 +14,7 @@ from transformers.trainer_callback import PrinterCallback
 from trl import SFTConfig as TrlConfig
 from trl import SFTTrainer
 
-from sailrl_lite.config import JudgeConfig, SFTConfig, checkpoint_of
+from sailrl_lite.config import SHIPPED, Architecture, JudgeConfig, SFTConfig, checkpoint_of
 from sailrl_lite.files import saving, working_in, write_text
 from sailrl_lite.training.callbacks import StopBetweenBatches, Watch, stop_on_interrupt
 from sailrl_lite.training.data import curated_dataset, sft_dataset
@@ -36,6 +36,7 @@ from sailrl_lite.training.runs import (
 
 BAR = (("loss", "loss"), ("token accuracy", "mean_token_accuracy"))
 _LOG_EVERY, _SAVE_EVERY = 20, 500
+_NAMES: dict[Architecture, str] = {"qwen2_5_vl": "Qwen2.5-VL", "qwen3_vl": "Qwen3-VL"}
 
 
 class _Trainer(SFTTrainer):
@@ -144,9 +145,10 @@ def _forks() -> bool:
 
 
 def _card(config: SFTConfig, parameters: int) -> str:
-    made = f"`sailrl-lite sft --seed {config.seed}`"
+    made = f"`{_command(config)}`"
     if config.data or config.checkpoint:
-        start, data = config.checkpoint or "the shipped one", config.data or "the micro-world's lessons"
+        start = "the shipped policy" if checkpoint_of(config) == SHIPPED else config.checkpoint
+        data = config.data or "the micro-world's lessons"
         return f"""# A micro policy after SFT
 
 Trained from {start} on {data} by {made}: {config.steps:,} updates of {config.batch} rows, learning rate
@@ -154,16 +156,22 @@ Trained from {start} on {data} by {made}: {config.steps:,} updates of {config.ba
 """
     noise = ", ".join(f"{name.replace('_', ' ')} {rate:g}" for name, rate in asdict(config.noise).items())
     versions = ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers", "trl"))
+    if config.lessons == "direct":
+        kind = "direct answers"
+        learned = "the micro-world's teacher, who here answers every question at once: it never thinks."
+    else:
+        kind = "LongCoT SFT"
+        learned = f"""the micro-world's teacher: judge, think, answer. It is meant to be imperfect in known
+ways, for the teacher errs on purpose ({noise})."""
     return f"""---
 license: apache-2.0
 library_name: transformers
 pipeline_tag: image-text-to-text
 ---
-# SAIL-RL lite: the micro policy after LongCoT SFT
+# SAIL-RL lite: a micro policy after {kind}
 
-A Qwen2.5-VL of {parameters:,} parameters with its own word-level tokenizer, trained from scratch on
-the lessons of the micro-world's teacher: judge, think, answer. It is the start of every RL run of the preview
-rung, and it is meant to be imperfect in known ways, for the teacher errs on purpose ({noise}).
+A {_NAMES[config.architecture]} of {parameters:,} parameters with its own word-level tokenizer, trained from
+scratch on the lessons of {learned}
 
 Made by {made}: {config.steps:,} updates of {config.batch} lessons, of which
 the first {config.captions} only describe pictures; each lesson on a fresh picture. AdamW, learning rate
@@ -171,5 +179,18 @@ the first {config.captions} only describe pictures; each lesson on a fresh pictu
 The handwritten digits are scans of scikit-learn's digits set (train part only); all else is drawn.
 
 Load it with `sailrl_lite.training.models.load_checkpoint`, which brings the image-only processor. It knows
-the questions of the micro-world and nothing else. How well it does is in `data/micro-sft-quality.json`.
+the questions of the micro-world and nothing else.
 """
+
+
+def _command(config: SFTConfig) -> str:
+    """The command that trains this policy again: its seed, and what is not as usual."""
+    values, usual = _as_text(config), _as_text(SFTConfig(seed=config.seed))
+    changed = [f" --set {name}={value}" for name, value in values.items() if value != usual[name]]
+    return f"sailrl-lite sft --seed {config.seed}{''.join(changed)}"
+
+
+def _as_text(config: SFTConfig) -> dict[str, Any]:
+    """The settings as `Settings.with_values` names them."""
+    values = asdict(config)
+    return values | {f"noise.{name}": rate for name, rate in values.pop("noise").items()}
