@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import os
 import signal
 import subprocess
@@ -21,7 +22,7 @@ from sailrl_lite.errors import SailRLError
 from sailrl_lite.judges.exact import ExactJudge
 from sailrl_lite.response import render_response
 from sailrl_lite.rewards import for_trl
-from sailrl_lite.training import shared_prompt
+from sailrl_lite.training import passing, shared_prompt
 from sailrl_lite.training.callbacks import StopBetweenBatches
 from sailrl_lite.training.dapo import CLIP_HIGH, CLIP_LOW, Dapo, DapoTrainer, group_advantages, has_spread
 from sailrl_lite.training.data import rl_dataset
@@ -222,10 +223,11 @@ def test_rollouts_without_a_verdict_are_out_of_the_loss_and_counted(untrained, t
     assert not trainer._stop.why
 
 
-def test_when_no_rollout_has_a_verdict_the_run_stops_with_a_checkpoint(untrained, tmp_path):
+@pytest.mark.parametrize("kl", [0.0, 0.1])
+def test_when_no_rollout_has_a_verdict_the_run_stops_with_a_checkpoint(untrained, tmp_path, kl):
     trainer = make_trainer(
-        untrained, tmp_path, lambda completion_ids, **_: [None] * len(completion_ids), max_steps=8,
-        save_strategy="steps", save_steps=8,
+        untrained, tmp_path, lambda completion_ids, **_: [None] * len(completion_ids), replace(KEEP, kl=kl),
+        max_steps=8, save_strategy="steps", save_steps=8,
     )  # fmt: skip
     before = {name: value.clone() for name, value in trainer.model.state_dict().items()}
     trainer.train()
@@ -252,6 +254,45 @@ def test_both_readings_of_the_clip_range(untrained, tmp_path):
     )
     wild.train()
     assert wild.epsilon_low == wild.epsilon_high == CLIP_LOW  # and never leaves [0.20, 0.28]
+
+
+def test_the_kl_term_is_trls_over_all_rows_that_count(untrained, tmp_path):
+    def reward(completion_ids, **_):
+        values = by_token(completion_ids)
+        return [0.5 if k < 8 else v for k, v in enumerate(values)]  # two groups teach nothing, and drift
+
+    trainer = make_trainer(untrained, tmp_path, reward, replace(KEEP, kl=0.5), updates=1)
+    batch = batch_of(trainer)
+    assert len(batch["advantages"]) == 24 and (batch["advantages"] == 0).sum() >= 8
+    assert trainer.ref_model is None  # TRL has loaded no second one
+    mask = batch["completion_mask"].bool()
+    assert torch.allclose(batch["ref_per_token_logps"][mask], batch["old_per_token_logps"][mask], atol=1e-4)
+    trainer.current_gradient_accumulation_steps = 1
+    batch["ref_per_token_logps"] = batch["ref_per_token_logps"] - 0.3
+    loss = trainer.compute_loss(trainer.model, batch)
+    trainer.beta = 0.0
+    plain = trainer.compute_loss(trainer.model, batch)
+    assert loss - plain == pytest.approx(0.5 * (math.exp(-0.3) + 0.3 - 1), abs=1e-5)
+
+
+def test_a_row_that_only_fills_up_an_update_has_no_kl(untrained, tmp_path):
+    def reward(completion_ids, **_):
+        return [None, *by_token(completion_ids)[1:]]
+
+    batch = batch_of(make_trainer(untrained, tmp_path, reward, replace(KEEP, kl=0.1), updates=4))
+    assert (batch["completion_mask"].sum(1) == 0).sum() == 1
+    assert batch["completion_mask"].sum() == batch["num_items_in_batch"]
+
+
+def test_a_kl_term_holds_the_policy_near_the_reference(untrained, tmp_path):
+    drift = []
+    for kl in (0.0, 10.0):
+        dapo = replace(KEEP, kl=kl)
+        trainer = make_trainer(untrained, tmp_path, by_token, dapo, learning_rate=0.01, max_steps=12)
+        trainer.train()
+        drift.append([entry["kl"] for entry in trainer.state.log_history if "kl" in entry][-1])
+        assert ("kl/trained" in trainer.state.log_history[0]) is (kl > 0)
+    assert drift[1] < drift[0]
 
 
 def test_clipping_acts_because_a_batch_is_used_for_more_than_one_update(untrained, tmp_path):
@@ -288,6 +329,30 @@ def test_every_named_reward_is_trained_on_as_it_is_written():
     bare = (1 + 2 / 3 + 1) / 3  # with the alpha of its own, 1: no format term
     assert trained_on("additive-bare") == pytest.approx((bare, bare, 0))
     assert RLConfig(reward="additive-bare").alpha is None
+
+
+# ---- which problems, under which label
+
+
+def test_noisy_labels_are_turned_by_problem_and_the_truth_stays_beside_them():
+    clean, some, more = (rl_dataset(400, label_noise=share) for share in (0.0, 0.2, 0.5))
+    turned = [
+        {k for k, row in enumerate(rows) if row["needs_thinking"] != row["truly_needs_thinking"]}
+        for rows in (clean, some, more)
+    ]
+    assert not turned[0] and turned[1] < turned[2]
+    assert 0.14 < len(turned[1]) / 400 < 0.26 and 0.42 < len(turned[2]) / 400 < 0.58
+    assert all(row["truly_needs_thinking"] == row["problem"].needs_thinking for row in more)
+    # The same problem elsewhere in a stream has the same label.
+    alone = rl_dataset(20, ("bars",), label_noise=0.5)
+    labels = {row["problem"].id: row["needs_thinking"] for row in more}
+    both = [row for row in alone if row["problem"].id in labels]
+    assert both and all(labels[row["problem"].id] == row["needs_thinking"] for row in both)
+
+
+def test_chosen_problems_are_those_of_the_stream():
+    every, some = rl_dataset(9), rl_dataset(2, chosen=[4, 8])
+    assert [row["problem"].id for row in some] == [every[k]["problem"].id for k in (4, 8)]
 
 
 # ---- interrupting and resuming, on the shipped policy
@@ -387,6 +452,11 @@ def test_the_adaptive_clip_range_is_part_of_a_checkpoint(tmp_path):
         ({"steps": 0}, "steps must lie in [1, 1e+06], not 0"),
         ({"updates": 5}, "multiple of updates"),
         ({"checkpoint": "nowhere"}, "no checkpoint in nowhere"),
+        ({"kl": -0.1}, "kl must lie in [0, 100]"),
+        ({"label_noise": 1.5}, "label_noise must lie in [0, 1]"),
+        ({"pass_low": -1.0}, "pass_low must lie in [0, 1]"),
+        ({"pass_low": 0.5, "pass_high": 0.5}, "pass_low must be less than pass_high"),
+        ({"pass_low": 0.0, "data": "a.parquet"}, "curate"),
     ],
 )
 def test_a_wrong_value_is_named_before_anything_is_written(tmp_path, change, words):
@@ -465,3 +535,37 @@ def test_gradient_checkpointing_takes_the_way_of_trl(tmp_path):
     kept = batch["completion_mask"].bool()
     torch.testing.assert_close(shared[kept], stock[kept], atol=2e-5, rtol=0)
     assert not torch.equal(shared[kept], stock[kept])  # another way indeed: the roundings differ
+
+
+def test_a_run_on_problems_by_pass4_tries_none_twice(tmp_path, monkeypatch):
+    out, config = tmp_path / "run", replace(SMALL, pass_low=0.0, pass_high=1.0)
+    monkeypatch.setattr(passing, "_CHUNK", 8)
+    train_rl(config, out, bar=False)
+    table = pd.read_csv(out / "pass4.csv")
+    assert set(table["pass4"]) <= {0, 0.25, 0.5, 0.75, 1} and len(table) % 8 == 0
+    policy, processor = load_checkpoint(SHIPPED)
+    file = tmp_path / "pass4.csv"
+    chosen = passing.passing_problems(config, policy, processor, 8, file)
+    assert chosen == table[table["pass4"].between(0, 1, inclusive="neither")]["problem"].tolist()[:8]
+    assert file.read_bytes() == (out / "pass4.csv").read_bytes()
+
+    # Killed after the first eight, it goes on to the same end; with all there, no policy is asked.
+    table[:8].to_csv(file, index=False)
+    assert passing.passing_problems(config, policy, processor, 8, file) == chosen
+    assert file.read_bytes() == (out / "pass4.csv").read_bytes()
+    assert passing.passing_problems(config, None, None, 8, file) == chosen
+
+
+def test_bounds_that_leave_hardly_a_problem_are_said(tmp_path):
+    file = tmp_path / "pass4.csv"
+    pd.DataFrame({"problem": range(160), "pass4": 1.0}).to_csv(file, index=False)
+    config = RLConfig(families=("add",), pass_low=0.3, pass_high=0.4)  # no share of four lies there
+    with pytest.raises(SailRLError, match=r"of 320 problems 0 have a pass@4 strictly between 0.3 and 0.4"):
+        passing.passing_problems(config, *load_checkpoint(SHIPPED), 5, file)
+
+
+def test_the_new_settings_are_set_from_text():
+    values = {"kl": "0.05", "label_noise": "0.1", "pass_low": "0", "pass_high": "0.75"}
+    config = RLConfig().with_values(values)
+    assert (config.kl, config.label_noise, config.pass_low, config.pass_high) == (0.05, 0.1, 0.0, 0.75)
+    assert RLConfig.from_json(config.to_json()) == config and config.filtered and not RLConfig().filtered

@@ -130,6 +130,7 @@ class DapoTrainer(ResumableGRPOTrainer):
         if self.reference:
             add_fused_lm_head(self.reference, temperature=self.temperature, outputs=("log_probs",))
         self._columns: dict[str, list[Any]] = {}
+        self._buffered_inputs: list[dict[str, Any]] | None = None  # TRL's
         self._stop = stop
         self.epsilon_low, self.epsilon_high = (
             (CLIP_LOW, CLIP_HIGH) if dapo.clip == "asymmetric" else (CLIP_HIGH,) * 2
@@ -256,7 +257,7 @@ class DapoTrainer(ResumableGRPOTrainer):
         The loss divides by `num_items_in_batch`, which counts the tokens of all rows of these groups, the
         dropped ones included, so that dropping them changes the time of a step and not its gradient.
         """
-        # Whole groups take a random order, so that the updates on a batch see other prompts and read each once.
+        # Whole groups take a random order, and no more than one is cut between two updates.
         generator = torch.Generator().manual_seed(self._seed(0) + 2)
         groups = [groups[k] for k in torch.randperm(len(groups), generator=generator)]
         rows = [
@@ -323,7 +324,7 @@ class DapoTrainer(ResumableGRPOTrainer):
         return moved | {"num_images": list(map(int, brings))}
 
     def _prepare_inputs(self, generation_batch: Any) -> dict[str, Any]:
-        """As TRL does it, but rows that share a prompt stay together, where TRL shuffles them over the updates."""
+        """As TRL does it, but the rows of a prompt stay together; TRL shuffles them over the updates."""
         if not self.model.training:
             inputs: dict[str, Any] = super()._prepare_inputs(generation_batch)
             return inputs
