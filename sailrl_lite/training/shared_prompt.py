@@ -10,9 +10,7 @@ import torch
 from torch.nn.functional import pad
 from transformers import DynamicCache
 
-_PIECE = (
-    64  # rows of about one length that go through the model together: little padding, still large products
-)
+_PIECE = 32  # rows of about one length that go through the model together: little padding, large products
 
 
 def log_probs(
