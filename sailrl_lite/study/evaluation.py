@@ -21,6 +21,8 @@ from sailrl_lite.world.verifier import DIMENSIONS
 MEASURES = (
     "accuracy", "trigger_rate", "format_rate", "judging", "thinking", "cascade", *DIMENSIONS, "tokens",
 )  # fmt: skip
+# Of traces: all three sub-rewards are 1. Of all responses: a right answer after a trace that is not sound.
+QUALITY = ("sound", "lucky")
 _EXTRA = ("relative_tokens", "majority_guess")
 _BATCH = 256
 
@@ -48,11 +50,11 @@ def evaluate(
     max_new_tokens: int = 64,
     bar: str | None = "evaluating",
 ) -> pd.DataFrame:
-    """One row a problem: who was asked what, the response, and all of `MEASURES` for this one response.
+    """One row a problem: who was asked what, the response, and its `MEASURES` and `QUALITY`.
 
-    logic, grounding and consistency are NaN where the think block is blank. `tokens` counts the prefill too;
-    `NEVER_THINK` as prefill forces a direct answer. `majority_guess` is the accuracy of always giving the
-    family's commonest answer, for comparison.
+    logic, grounding, consistency and sound are NaN where the think block is blank. `tokens` counts the
+    prefill too; `NEVER_THINK` as prefill forces a direct answer. `majority_guess` is the accuracy of always
+    giving the family's commonest answer, for comparison.
     """
     rows = []
     extra = len(processor.tokenizer(prefill)["input_ids"]) if prefill else 0
@@ -72,6 +74,7 @@ def evaluate(
 def _row(problem: Problem, text: str, prefill: str, tokens: int) -> dict[str, object]:
     _, c = grade(problem, text, prefill)
     wrote = c.trace == "written"
+    sound = wrote and all(getattr(c, name) == 1 for name in DIMENSIONS)
     return {
         "kind": problem.kind,
         "family": problem.family,
@@ -85,6 +88,8 @@ def _row(problem: Problem, text: str, prefill: str, tokens: int) -> dict[str, ob
         "thinking": c.thinking,
         "cascade": REWARDS["cascade"](c),
         **{name: getattr(c, name) if wrote else np.nan for name in DIMENSIONS},
+        "sound": int(sound) if wrote else np.nan,
+        "lucky": int(wrote and not sound and c.answer == 1),
         "tokens": tokens,
         "majority_guess": int(problem.gold == commonest_answer(problem.family)),
     }
