@@ -272,7 +272,7 @@ def test_the_kl_term_is_trls_over_all_rows_that_count(untrained, tmp_path):
     loss = trainer.compute_loss(trainer.model, batch)
     trainer.beta = 0.0
     plain = trainer.compute_loss(trainer.model, batch)
-    assert loss - plain == pytest.approx(0.5 * (math.exp(-0.3) + 0.3 - 1), abs=1e-5)
+    assert float(loss - plain) == pytest.approx(0.5 * (math.exp(-0.3) + 0.3 - 1), abs=1e-5)
 
 
 def test_a_row_that_only_fills_up_an_update_has_no_kl(untrained, tmp_path):
@@ -569,3 +569,33 @@ def test_the_new_settings_are_set_from_text():
     config = RLConfig().with_values(values)
     assert (config.kl, config.label_noise, config.pass_low, config.pass_high) == (0.05, 0.1, 0.0, 0.75)
     assert RLConfig.from_json(config.to_json()) == config and config.filtered and not RLConfig().filtered
+
+
+def test_updates_get_whole_groups_and_shed_padding_without_a_change_of_the_loss(tmp_path):
+    trainer, batch = of_shipped(tmp_path, updates=3)
+    trainer.current_gradient_accumulation_steps = 1  # set by `train`
+    batch["old_per_token_logps"] = batch["old_per_token_logps"] - 0.05  # a ratio other than 1
+    parts = shared_prompt.split_batch(batch, 3)
+    assert len({len(part["prompt_ids"]) for part in parts}) == 1
+    assert (
+        sum(len(part["image_grid_thw"]) for part in parts) <= len(batch["image_grid_thw"]) + 2
+    )  # two borders
+    for part in parts:
+        assert part["num_images"][0] == 1 and sum(part["num_images"]) == len(part["image_grid_thw"])
+        assert part["prompt_mask"].any(0).all() and part["completion_mask"].any(0).all()
+    assert any(part["completion_ids"].shape[1] < batch["completion_ids"].shape[1] for part in parts)
+    with torch.no_grad():
+        whole = trainer.compute_loss(trainer.model, batch)
+        pieces = sum(trainer.compute_loss(trainer.model, part) for part in parts)
+    assert whole.abs() > 1e-3
+    torch.testing.assert_close(pieces, whole, atol=1e-5, rtol=1e-5)
+
+
+def test_the_order_of_groups_hangs_on_the_step_and_on_no_random_state(untrained, tmp_path):
+    trainer = make_trainer(untrained, tmp_path, by_token)
+    orders = []
+    for step, state in ((0, 1), (0, 2), (2, 1)):
+        trainer.state.global_step = step
+        torch.manual_seed(state)
+        orders.append(batch_of(trainer)["prompt_ids"].tolist())
+    assert orders[0] == orders[1] != orders[2]

@@ -16,6 +16,7 @@ from trl import GRPOTrainer
 
 from sailrl_lite.config import SHIPPED, RLConfig
 from sailrl_lite.errors import SailRLError
+from sailrl_lite.judges import exact
 from sailrl_lite.judges.exact import ExactJudge
 from sailrl_lite.judges.protocol import Judge, NoVerdict, Verdict
 from sailrl_lite.response import render_response
@@ -27,6 +28,7 @@ from sailrl_lite.training.runs import claim_folder
 from sailrl_lite.world.problems import make_problem
 from sailrl_lite.world.teacher import solve
 from sailrl_lite.world.traces import write_trace
+from sailrl_lite.world.verifier import verify
 
 README = Path(__file__).resolve().parent.parent / "README.md"
 
@@ -154,6 +156,77 @@ def test_a_label_is_not_guessed(label):
 def test_a_label_may_be_of_any_type_of_number(label):
     assert score(for_trl("cascade", Scripted(verdict())), [RIGHT], needs_thinking=[label])[0] == [1.0]
     assert verl_score({"needs_thinking": label}, judge=Scripted(verdict()))["score"] == 1.0
+
+
+# ---- the truth beside the judge
+
+PROBLEMS = {name: make_problem(name, 0) for name in ("add", "read_bar")}
+
+
+def of(problem, *completions, judge, reward="cascade", **columns):
+    given = {"gold": [problem.gold], "needs_thinking": [problem.needs_thinking], "problem": [problem]}
+    return score(for_trl(reward, judge), list(completions), **(given | columns))
+
+
+def test_what_is_true_is_logged_whatever_the_judge_says_and_pays():
+    problem = PROBLEMS["add"]
+    trace = write_trace(solve(problem))
+    good = render_response(trace, problem.gold)
+    lucky = render_response("5+5=11", problem.gold)
+    wrong = render_response(trace, "1000")
+    direct = render_response("", problem.gold)
+    pleased = Scripted(verdict())
+    rewards, logged, _ = of(problem, good, lucky, wrong, direct, "x", judge=pleased)
+    assert rewards == pytest.approx([1, 1, 0.1, 0.1, 0]) and logged["logic"] == [1, 1, 1, None, None]
+    assert logged["true_logic"] == [1, 0, 1, None, None]
+    assert logged["true_consistency"][2] == 0
+    assert logged["true_cascade"][0] == 1 and logged["true_cascade"][1] < 1
+    assert logged["content/nonzero"] == [1, 1, 0, 0, 0]
+    shares = [
+        name.removeprefix("share/")
+        for k in range(5)
+        for name, values in logged.items()
+        if name.startswith("share/") and values[k]
+    ]
+    assert shares == [
+        "think_right_sound",
+        "think_right_unsound",
+        "think_wrong_unsound",
+        "direct_right",
+        "malformed",
+    ]
+    # Another judge changes what is paid and nothing of what is true.
+    strict = of(problem, good, lucky, wrong, direct, "x", judge=Scripted(verdict(0, 0, 0)))
+    assert strict[0] != rewards
+    assert all(strict[1][name] == values for name, values in logged.items() if name.startswith("true_"))
+
+
+def test_the_exact_judge_is_not_asked_twice_and_stays_binary_beside_a_continuous_reward(monkeypatch):
+    asked = []
+    monkeypatch.setattr(exact, "verify", lambda *args: asked.append(1) or verify(*args))
+    problem = PROBLEMS["add"]
+    trace = write_trace(solve(problem)) + "\nstar=red"  # one claim that nothing supports
+    text = render_response(trace, problem.gold)
+    _, logged, _ = of(problem, text, judge=ExactJudge())
+    assert len(asked) == 1 and logged["true_grounding"] == logged["grounding"] == [0]
+    _, logged, _ = of(problem, text, judge=ExactJudge(), reward="cascade-continuous")
+    assert 0 < logged["grounding"][0] < 1 and logged["true_grounding"] == [0]
+
+
+def test_a_noisy_label_pays_and_the_true_one_is_what_is_measured():
+    problem = PROBLEMS["read_bar"]
+    direct = render_response("", problem.gold)
+    columns = {"needs_thinking": [True], "truly_needs_thinking": [False]}
+    rewards, logged, _ = of(problem, direct, judge=ExactJudge(), **columns)
+    assert rewards == pytest.approx([0.1]) and logged["judging"] == [0]
+    assert logged["true_cascade"] == [1] and logged["true_thinking"] == [1]
+    assert logged["trigger_direct"] == [0] and logged["trigger_think"] == [None]
+
+
+def test_without_the_truth_what_a_response_is_comes_from_the_judge():
+    _, logged, _ = score(for_trl("cascade", Scripted(verdict(logic=0), LOST)), [RIGHT, RIGHT])
+    assert logged["share/think_right_unsound"] == [1, 0] and logged["share/think_unjudged"] == [0, 1]
+    assert not any(name.startswith("true_") for name in logged)
 
 
 # ---- inside TRL's own trainer

@@ -22,6 +22,7 @@ OUTCOMES = (
     "think_right_sound", "think_right_unsound", "think_wrong_sound", "think_wrong_unsound", "think_unjudged",
     "direct_right", "direct_wrong", "malformed",
 )  # fmt: skip
+_TRUE = REWARDS["cascade"]  # what `true_cascade` is, and binary
 
 
 def for_trl(reward: str | Reward, judge: Judge, alpha: float | None = None) -> TrlReward:
@@ -85,7 +86,7 @@ def for_trl(reward: str | Reward, judge: Judge, alpha: float | None = None) -> T
         truth = graded
         if "problem" in columns:
             told = isinstance(judge, ExactJudge) and not total.continuous
-            scores = verdicts if told else await _judge(ExactJudge(), total, responses, prompts, columns)
+            scores = verdicts if told else await _judge(ExactJudge(), _TRUE, responses, prompts, columns)
             if not told or labels != true_labels:
                 truth = _graded(responses, golds, true_labels, scores)
             logged |= _true(truth)
@@ -198,7 +199,7 @@ def _true(truth: Sequence[Components]) -> dict[str, list[float | None]]:
         for name in DIMENSIONS
     }
     logged["true_thinking"] = [c.thinking for c in truth]
-    logged["true_cascade"] = [REWARDS["cascade"](c) for c in truth]
+    logged["true_cascade"] = [_TRUE(c) for c in truth]
     return logged
 
 

@@ -425,7 +425,10 @@ class DapoTrainer(ResumableGRPOTrainer):
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any) -> torch.Tensor:
         loss = super().training_step(model, inputs, num_items_in_batch)
         if self.beta:  # TRL logs the KL of the rows trained on under the name of that of the first draw
-            self._log("kl/trained", self._metrics["train"]["kl"].pop())
+            *measured, trained = self._metrics["train"].pop("kl")
+            self._log("kl/trained", trained)
+            if measured:
+                self._metrics["train"]["kl"] = measured
         if self.dapo.clip == "adaptive":
             clipped = self._metrics["train"]["clip_ratio/region_mean"][-1]
             step = -0.005 if clipped > self.dapo.clip_target else 0.005
