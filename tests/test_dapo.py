@@ -272,7 +272,7 @@ def test_the_kl_term_is_trls_over_all_rows_that_count(untrained, tmp_path):
     loss = trainer.compute_loss(trainer.model, batch)
     trainer.beta = 0.0
     plain = trainer.compute_loss(trainer.model, batch)
-    assert float(loss - plain) == pytest.approx(0.5 * (math.exp(-0.3) + 0.3 - 1), abs=1e-5)
+    assert (loss - plain).item() == pytest.approx(0.5 * (math.exp(-0.3) + 0.3 - 1), abs=1e-5)
 
 
 def test_a_row_that_only_fills_up_an_update_has_no_kl(untrained, tmp_path):
