@@ -13,7 +13,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export GOMP_SPINCOUNT ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help preview test lab lint bench spine clean
+.PHONY: help preview test lab lint bench spine study clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ bench: $(READY)  ## Time the building blocks on this machine
 
 spine: $(READY)  ## Train three seeds and write data/runs/spine.csv and its figure
 	$(BIN)/sailrl-lite spine $(ARGS)
+
+study: $(READY)  ## Make every run of the study that data/runs/study does not have yet
+	$(BIN)/sailrl-lite study run all $(ARGS)
 
 clean:  ## Remove the environment and all caches; runs/ stays
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
