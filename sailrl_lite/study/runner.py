@@ -171,7 +171,7 @@ class _Runner:
 
     def _stepped(self, child: _Child, steps: int) -> None:
         new, child.steps = steps - child.steps, steps
-        if new:
+        if new and not self.bar.disable:
             self.bar.initial += new - 1  # what an earlier call has done says nothing of the speed of this one
             self.bar.update(new)
 

@@ -77,7 +77,8 @@ def do_run(
             text = rows[list(_RESPONSES)].to_csv(index=False, float_format="%.4g")
             write_bytes(responses_file(run, logs), gzip.compress(text.encode(), mtime=0))
         log = logs / f"{run.name}.json"
-        write_log(Log(head | meter.save(), metrics, aggregate(rows)), log)
+        told = {"start": _start_told(run.arm, starts)}
+        write_log(Log(head | told | meter.save(), metrics, aggregate(rows)), log)
         shutil.rmtree(folder / "trainer" if keep else folder, ignore_errors=True)
     return log
 
@@ -97,6 +98,14 @@ def do_start(name: str, config: SFTConfig, starts: Path, head: dict[str, Any] | 
 def start_of(arm: Arm, starts: Path) -> Path:
     """The folder of the policy that an arm starts from."""
     return (starts / arm.start / "policy").resolve() if arm.start else SHIPPED
+
+
+def _start_told(arm: Arm, starts: Path) -> dict[str, Any] | None:
+    """Which start a run had and what that has cost; None for the shipped policy."""
+    if not arm.start:
+        return None
+    made = json.loads((starts / arm.start / "start.json").read_text(encoding="utf-8"))
+    return {key: made[key] for key in ("start", "hash", "wall_seconds", "cpu_seconds")}
 
 
 def responses_file(run: Run, logs: Path) -> Path:
