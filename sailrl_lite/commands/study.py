@@ -45,10 +45,10 @@ def add_study_run(subparsers: Subparsers) -> None:
         subparsers, "run", "make the runs that are not there yet",
         "For an arm of your own copy sailrl_lite/study/arms.toml, change or add a few lines, and name the "
         "copy with --arms. In the end stands what the named arms have reached, a column each, with half the "
-        "width of the 95% interval over seeds. A run whose log is there is not made again, as long as its arm and the frozen parts of "
-        "the code stay as they were. All cores are used, with one run on each. Ctrl-C, or a kill, loses at "
-        "most the steps since the last checkpoint: the same command goes on. Exit status: 0 all well, 1 some "
-        "runs failed, 130 stopped by Ctrl-C.",
+        "width of the 95% interval over seeds. A run whose log is there is not made again, as long as its "
+        "arm and the frozen parts of the code stay as they were. All cores are used, with one run on each. "
+        "Ctrl-C, or a kill, loses at most the steps since the last checkpoint: the same command goes on. "
+        "Exit status: 0 all well, 1 some runs failed, 130 stopped by Ctrl-C.",
     )  # fmt: skip
     parser.add_argument("names", nargs="+", metavar="NAME", help=_NAME)
     _add_seeds(parser)

@@ -14,7 +14,8 @@ from typing import Any
 from sailrl_lite.config import SFTConfig
 from sailrl_lite.errors import SailRLError
 from sailrl_lite.study.arms import Run
-from sailrl_lite.study.provenance import head_of, start_head, start_is_made
+from sailrl_lite.study.provenance import head_of
+from sailrl_lite.study.starts import start_is_made
 
 START = "start "  # before the name of a start, where runs have theirs
 
@@ -24,14 +25,14 @@ class Job:
     """What one process does: the run, or where that is None the start.
 
     Attributes:
-        head: what its log says of run and code, as they were when the study began.
+        head: what the log of a run says of it and the code, as they were when the study began.
         needs: the name of the job that must be done first; "" is none.
     """
 
     name: str
     root: Path
-    head: dict[str, Any]
     run: Run | None = None
+    head: dict[str, Any] | None = None
     start: SFTConfig | None = None
     needs: str = ""
 
@@ -69,8 +70,8 @@ def jobs_of(runs: Sequence[Run], root: Path) -> list[Job]:
             needs = START + name
             if needs not in known:
                 known.add(needs)
-                jobs.append(Job(needs, root, start_head(name, sft), start=sft))
-        jobs.append(Job(run.name, root, head_of(run), run, needs=needs))
+                jobs.append(Job(needs, root, start=sft))
+        jobs.append(Job(run.name, root, run, head_of(run), needs=needs))
     return jobs
 
 
@@ -102,7 +103,8 @@ def serve(job: Job, logs: Path, keep: bool, connection: Connection) -> None:
 def _do(job: Job, logs: Path, keep: bool, connection: Connection) -> None:
     import torch
 
-    from sailrl_lite.study.worker import do_run, do_start
+    from sailrl_lite.study.starts import do_start
+    from sailrl_lite.study.worker import do_run
 
     torch.set_num_threads(1)  # the study has a run for each core
     starts = starts_of(job.root)
@@ -110,7 +112,7 @@ def _do(job: Job, logs: Path, keep: bool, connection: Connection) -> None:
         work = work_of(job.root)
         do_run(job.run, work, logs, starts, lambda done: _send(connection, "step", done), keep, job.head)
     elif job.start:
-        do_start(job.name.removeprefix(START), job.start, starts, job.head)
+        do_start(job.name.removeprefix(START), job.start, starts)
 
 
 def _send(connection: Connection, word: str, what: Any) -> None:

@@ -1,17 +1,13 @@
-"""Where a result comes from: configuration, versions, processor and git state; nothing names the machine."""
+"""Where a result comes from: arm, versions, processor and git state, and nothing that names the machine."""
 
-import hashlib
-import json
 import platform
 import subprocess
-from dataclasses import asdict
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from sailrl_lite import __version__
-from sailrl_lite.config import SFTConfig
 from sailrl_lite.study.arms import Run, frozen_hash
 
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -21,26 +17,6 @@ def head_of(run: Run) -> dict[str, Any]:
     """What the log of a run says of the run and of the code that makes it."""
     named = {"arm": run.arm.name, "seed": run.seed, "hash": run.hash}
     return named | {"settings": run.settings()} | provenance()
-
-
-def start_head(name: str, config: SFTConfig) -> dict[str, Any]:
-    """The same for a start."""
-    named = {"start": name, "hash": start_hash(config)}
-    return named | {"settings": asdict(config)} | provenance()
-
-
-def start_hash(config: SFTConfig) -> str:
-    """Names the configuration of a start and the frozen code."""
-    return hashlib.sha256((config.to_json() + frozen_hash()).encode()).hexdigest()[:16]
-
-
-def start_is_made(name: str, config: SFTConfig, starts: Path) -> bool:
-    """Whether the policy of a start is there, trained with this configuration in this world."""
-    try:
-        made = json.loads((starts / name / "start.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return bool(made.get("hash") == start_hash(config) and (starts / name / "policy").is_dir())
 
 
 @cache  # the code of a process is the code that it has imported, whatever becomes of the files

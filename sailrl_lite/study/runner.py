@@ -149,7 +149,8 @@ class _Runner:
         """Wait until a child says something or ends."""
         connections = [child.connection for child in self.children if not child.end]
         sentinels = [child.process.sentinel for child in self.children]
-        multiprocessing.connection.wait([*connections, *sentinels], _REFRESH)
+        if not multiprocessing.connection.wait([*connections, *sentinels], _REFRESH):
+            self.bar.refresh()
         for child in list(self.children):
             ended = child.process.exitcode is not None  # asked first: all that it has said is there then
             self._listen(child)
@@ -158,7 +159,6 @@ class _Runner:
                 child.process.join()
                 child.connection.close()
                 self._ended(child)
-        self.bar.refresh()
 
     def _listen(self, child: _Child) -> None:
         with contextlib.suppress(EOFError, OSError):
