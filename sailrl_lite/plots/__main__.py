@@ -1,0 +1,48 @@
+"""Draw every figure of the study: `python -m sailrl_lite.plots`."""
+
+import argparse
+from pathlib import Path
+
+import matplotlib
+from tqdm.auto import tqdm
+
+from sailrl_lite.plots import FIGURES, Missing, Results, read_results
+from sailrl_lite.plots.results import ROOT
+from sailrl_lite.plots.style import save
+from sailrl_lite.study.logs import LOGS
+
+
+def draw_all(results: Results, out: Path, names: list[str] | None = None) -> dict[str, str]:
+    """Draw the figures into a folder as NAME.png and NAME.svg.
+
+    Returns:
+        Why a figure was left out, by name: what it needs is not there.
+    """
+    left_out = {}
+    for name in tqdm(names or list(FIGURES), desc="figures", unit="figure", leave=False):
+        try:
+            figure = FIGURES[name](results)
+        except Missing as missing:
+            left_out[name] = str(missing)
+        else:
+            save(figure, out / name)
+    return left_out
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m sailrl_lite.plots", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(FIGURES)}; all by default")
+    parser.add_argument("--logs", type=Path, default=LOGS, help="folder of the study's logs")
+    parser.add_argument("--out", type=Path, default=ROOT / "figures", help="folder of the figures")
+    args = parser.parse_args()
+    if unknown := [name for name in args.names if name not in FIGURES]:
+        parser.error(f"there is no figure {unknown[0]!r}; choose of {', '.join(FIGURES)}")
+    matplotlib.use("agg")
+    left_out = draw_all(read_results(args.logs), args.out, args.names)
+    for name, why in left_out.items():
+        print(f"{name}: left out, for {why}")
+    print(f"{len(args.names or FIGURES) - len(left_out)} figures in {args.out}")
+
+
+if __name__ == "__main__":
+    main()

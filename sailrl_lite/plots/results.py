@@ -1,0 +1,127 @@
+"""What the figures are drawn from: the logs of the study and the paper's figures."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from sailrl_lite.errors import SailRLError
+from sailrl_lite.study.logs import LOGS, curves, evaluations, read_logs
+from sailrl_lite.study.statistics import interval, paired
+from sailrl_lite.world.problems import FAMILIES
+
+ROOT = LOGS.parent.parent.parent
+REPORTED = ROOT / "data" / "paper" / "reported.csv"
+OVER_TRACES = ("logic", "grounding", "consistency", "sound")  # measures that are means over written traces
+SMOOTH = 5  # steps of a curve that are averaged
+
+Spread = tuple[float, float, float]  # mean and the ends of its 95% interval over seeds; NaN without one
+
+
+class Missing(SailRLError):
+    """A figure needs a run, a column or a file that is not there."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """The logs of a folder: `evaluations` and `curves` as in `sailrl_lite.study.logs`, and the folder."""
+
+    evaluations: pd.DataFrame
+    curves: pd.DataFrame
+    folder: Path = LOGS
+
+    def scores(
+        self,
+        arm: str,
+        measure: str,
+        families: Sequence[str] | None = None,
+        kind: str | None = None,
+        needs_thinking: bool | None = None,
+        tests: str = "plain",
+    ) -> pd.Series:
+        """The measure by seed, over all responses (or traces) of the families asked for.
+
+        `relative_tokens` is tokens over those of the arm `base` on the same problems, the mean of its seeds.
+
+        Raises:
+            Missing: no run of the arm, or none with this test set or measure.
+        """
+        if measure == "relative_tokens":
+            where = (families, kind, needs_thinking, tests)
+            return self.scores(arm, "tokens", *where) / self.scores("base", "tokens", *where).mean()
+        rows = _of(self.evaluations, arm)
+        _need(rows, arm, measure)
+        rows = rows[rows["tests"] == tests]
+        if families is not None:
+            rows = rows[rows["family"].isin(list(families))]
+        if kind is not None:
+            rows = rows[rows["kind"] == kind]
+        if needs_thinking is not None:
+            rows = rows[rows["needs_thinking"] == needs_thinking]
+        if rows.empty:
+            raise Missing(f"the runs of {arm} have no {tests} test of these families")
+        weight = rows["traces" if measure in OVER_TRACES else "n"].to_numpy(float)
+        value = rows[measure].to_numpy(float)
+        weight = np.where(np.isnan(value), 0, weight)
+        sums = pd.DataFrame({"sum": np.nan_to_num(value) * weight, "weight": weight})
+        sums = sums.groupby(rows["seed"].to_numpy()).sum()
+        return (sums["sum"] / sums["weight"]).where(sums["weight"] > 0)
+
+    def curve(self, arm: str, column: str) -> pd.DataFrame:
+        """A column of the metrics by step (rows) and seed (columns), each the mean of `SMOOTH` steps."""
+        rows = _of(self.curves, arm)
+        _need(rows, arm, column)
+        table = rows.pivot(index="step", columns="seed", values=column).astype(float).sort_index()
+        return table.rolling(SMOOTH, min_periods=1, center=True).mean()
+
+
+def read_results(folder: Path = LOGS) -> Results:
+    logs = read_logs(folder)
+    return Results(evaluations(logs), curves(logs), folder)
+
+
+def _of(table: pd.DataFrame, arm: str) -> pd.DataFrame:
+    rows = table[table["arm"] == arm]
+    if rows.empty:
+        raise Missing(f"there is no run of {arm}")
+    return rows
+
+
+def _need(rows: pd.DataFrame, arm: str, column: str) -> None:
+    if column not in rows or rows[column].isna().all():
+        raise Missing(f"the runs of {arm} have no {column}")
+
+
+def spread(values: pd.Series, scale: float = 1.0) -> Spread:
+    """Mean and 95% interval over seeds, both times `scale`."""
+    mean, low, high = interval(values.dropna().tolist())
+    return scale * mean, scale * low, scale * high
+
+
+def gain(after: pd.Series, before: pd.Series, scale: float = 1.0) -> Spread:
+    """Mean and 95% interval of the difference, paired by seed, both times `scale`."""
+    found = paired(_by_seed(after), _by_seed(before))
+    return scale * found.mean, scale * found.low, scale * found.high
+
+
+def _by_seed(values: pd.Series) -> dict[int, float]:
+    return {int(seed): float(value) for seed, value in values.items()}  # type: ignore[call-overload]
+
+
+def reported(artifact: str, metric: str = "accuracy_pct") -> pd.DataFrame:
+    """What the paper reports in a table or figure: a row a benchmark, a column a system, in their order."""
+    table = pd.read_csv(REPORTED)
+    table = table[(table["artifact"] == artifact) & (table["metric"] == metric)]
+    wide = table.pivot(index="benchmark", columns="system", values="value")
+    wide.columns = wide.columns.astype(str)
+    return wide.loc[table["benchmark"].unique(), table["system"].unique()]
+
+
+def of_kind(*kinds: str) -> list[str]:
+    return [family.name for family in FAMILIES.values() if family.kind in kinds]
+
+
+def stands_for(family: str) -> str:
+    return f"{family.replace('_', ' ')} ({FAMILIES[family].stands_for})"
