@@ -85,9 +85,9 @@ def claims_markdown(table: pd.DataFrame) -> str:
 def arms_markdown(logs: Sequence[Log]) -> str:
     """A table for each group of arms, a row an arm; shares in percent, ± half the 95% interval over seeds."""
     table, study = evaluations(logs), load_study()
-    parts = []
+    rows_of, parts = {arm: _arm_row(table, arm) for arm in study.arms}, []
     for group, arms in study.groups.items():
-        rows = [{"arm": arm} | row for arm in arms if (row := _arm_row(table, arm))]
+        rows = [{"arm": arm} | rows_of[arm] for arm in arms if rows_of[arm]]
         if rows:
             parts.append(f"## {group}\n\n{_markdown(rows[0], [tuple(row.values()) for row in rows])}")
     return "\n\n".join(parts) or "No runs yet."
