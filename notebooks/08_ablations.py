@@ -444,8 +444,8 @@ assert np.isclose(ratio, results.scores("cascade", "relative_tokens", kind="perc
 paper = reported("table5", "tokens_relative_to_never").loc["OCRBench", "sail-rl"]
 display(Markdown(
     f"Tokens on perception: {full.mean():.1f} a response against {base.mean():.1f}, {ratio:.2f} times as "
-    f"many (the paper: {paper} times on OCRBench). Our traces are a few lines and the paper's are pages, and ours "
-    f"that never thinks writes a judgment too: sizes of ratios cannot be compared, their order can."
+    f"many (the paper: {paper} times on OCRBench). Our traces are a few lines and the paper's are pages, and "
+    f"our model that never thinks writes a judgment too: compare the order of the ratios, not their size."
 ))  # fmt: skip
 
 # %% [markdown]
@@ -549,8 +549,8 @@ figure.suptitle(f"{tiny.arms['cascade'].steps} steps, one seed")
 plt.show()
 
 # %% [markdown]
-# See how alike the curves are: both arms meet the same problems, and the same draws of chance as long as their
-# policies agree. What they share is what pairing takes out of the difference.
+# See how alike the curves are: both arms meet the same problems, and the same draws of chance as long as
+# their policies agree. What they share is what pairing takes out of the difference.
 
 # %%
 test = evaluations(logs)
