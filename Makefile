@@ -13,7 +13,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export GOMP_SPINCOUNT ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help preview test lab lint bench spine study clean
+.PHONY: help preview test lab lint bench spine study figures clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ spine: $(READY)  ## Train three seeds and write data/runs/spine.csv and its figu
 
 study: $(READY)  ## Make every run of the study that data/runs/study does not have yet
 	$(BIN)/sailrl-lite study run all $(ARGS)
+
+figures: $(READY)  ## Draw every figure from the logs
+	$(BIN)/python -m sailrl_lite.plots $(ARGS)
 
 clean:  ## Remove the environment and all caches; runs/ stays
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

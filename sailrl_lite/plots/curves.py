@@ -1,5 +1,6 @@
 """Figures of what happens over training: means over seeds, with 95% intervals as bands."""
 
+import textwrap
 from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt
@@ -60,9 +61,9 @@ def figure4(results: Results) -> Figure:
     figure = plt.figure(figsize=(WIDTH, 5.2))
     above, under = figure.subfigures(2, 1, height_ratios=(1, 1.1))
     theirs, ours = above.subplots(1, 4, sharey=True), under.subplots(1, 4, sharey=True)
-    for axis, (column, name) in zip(theirs, _FIGURE4.items(), strict=True):
+    for axis, name in zip(theirs, _FIGURE4.values(), strict=True):
         _ends(axis, name)
-        axis.set_title(_TITLES[column])
+        axis.set_title(name)
     for axis, (column, curves) in zip(ours, found.items(), strict=True):
         for arm, curve in curves.items():
             band(axis, curve, ARMS[arm])
@@ -111,16 +112,15 @@ def kl_over_training(results: Results) -> Figure:
     )
     found = [{arm: results.curve(arm, "kl") for arm in group} for group in arms]
     use_style()
-    figure, axes = plt.subplots(1, 2, figsize=(WIDTH, 3.2), sharey=True)
+    figure = plt.figure(figsize=(WIDTH, 3.5))
     titles = ("by reward, no KL term", "by weight of the KL term")
-    for axis, curves, title in zip(axes, found, titles, strict=True):
+    for half, curves, title in zip(figure.subfigures(1, 2), found, titles, strict=True):
+        axis = half.subplots()
         for arm, curve in curves.items():
             band(axis, curve, ARMS[arm])
-        axis.set_title(title)
-        axis.set_xlabel(f"step (mean of {SMOOTH})")
-        axis.legend(loc="upper left")
-    axes[0].set_ylabel("KL to the SFT policy, nats a token")
-    axes[0].set_ylim(bottom=0)
+        axis.set(title=title, xlabel=f"step (mean of {SMOOTH})", ylabel="KL to the SFT policy, nats a token")
+        axis.set_ylim(bottom=0)
+        legend(half, axis, 2)
     figure.suptitle("How far RL goes from the SFT policy")
     return figure
 
@@ -138,7 +138,7 @@ def judge_and_truth(results: Results) -> Figure:
     for axis, (arm, curves) in zip(axes, found.items(), strict=True):
         for column, curve in curves.items():
             band(axis, curve, looks[column])
-        axis.set_title(ARMS[arm].label.replace(" (", "\n("))
+        axis.set_title(textwrap.fill(ARMS[arm].label, 22))
         axis.set_xlabel(f"step (mean of {SMOOTH})")
     axes[0].set_ylabel("thinking reward")
     axes[0].set_ylim(top=1.02)

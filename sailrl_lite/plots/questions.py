@@ -131,7 +131,7 @@ def _panels(
     panels: Sequence[tuple[str, Mapping[Look, Sequence[Spread]]]],
 ) -> Figure:
     use_style()
-    figure, axes = plt.subplots(1, len(panels), figsize=(WIDTH, 3.0))
+    figure, axes = plt.subplots(1, len(panels), figsize=(WIDTH, 3.0), sharey=True)
     for axis, (name, series) in zip(axes, panels, strict=True):
         for k, (look, values) in enumerate(series.items()):
             _line(axis, look, np.array(values, float), 0.09 * (k - (len(series) - 1) / 2))

@@ -111,12 +111,13 @@ def _by_seed(values: pd.Series) -> dict[int, float]:
 
 
 def reported(artifact: str, metric: str = "accuracy_pct") -> pd.DataFrame:
-    """What the paper reports in a table or figure: a row a benchmark, a column a system, in their order."""
+    """What the paper reports in a table or figure: a row a benchmark, the average last, a column a system."""
     table = pd.read_csv(REPORTED)
     table = table[(table["artifact"] == artifact) & (table["metric"] == metric)]
     wide = table.pivot(index="benchmark", columns="system", values="value")
     wide.columns = wide.columns.astype(str)
-    return wide.loc[table["benchmark"].unique(), table["system"].unique()]
+    rows = sorted(table["benchmark"].unique(), key=lambda name: name == "average")
+    return wide.loc[rows, table["system"].unique()]
 
 
 def of_kind(*kinds: str) -> list[str]:

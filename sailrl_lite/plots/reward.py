@@ -45,7 +45,9 @@ def surfaces() -> Figure:
             shown = axis.contourf(_GRID, _GRID, values, levels, vmin=0, vmax=1)
             if np.ptp(values) > 0:
                 edges = axis.contour(_GRID, _GRID, values, levels[2:], colors="white", linewidths=0.6)
-                axis.clabel(edges, levels[3::2], fmt="%.1f", fontsize=8)
+                places = [_GRID[np.abs(values.diagonal() - level).argmin()] for level in levels[3::2]]
+                inside = [(place, place) for place in places if 0 < place < 1]
+                axis.clabel(edges, levels[3::2], fmt="%.1f", fontsize=8, manual=inside)
             else:
                 axis.text(0.5, 0.5, f"{values[0, 0]:.1f} everywhere", ha="center", color="white")
             axis.grid(visible=False)

@@ -80,10 +80,10 @@ def dots(axis: Axes, rows: Sequence[str], series: Mapping[str, tuple[Look, Row]]
 
     The last `means` rows are means over the others: a line is drawn above them.
     """
-    shift = 0.66 / max(1, len(series))
-    for k, (look, values) in enumerate(series.values()):
+    slots = _slots(series)
+    for look, values in series.values():
         value, low, high = np.array(values, float).T
-        places = np.arange(len(rows)) + shift * (k - (len(series) - 1) / 2)
+        places = np.arange(len(rows)) + 0.66 / len(slots) * (slots.index(look.marker) - (len(slots) - 1) / 2)
         ends = None if np.isnan(low).all() else np.array([value - low, high - value])
         axis.errorbar(value, places, xerr=ends, color=look.color, marker=look.marker, ls="", lw=1.2,
                       capsize=2, label=look.label)  # fmt: skip
@@ -147,9 +147,14 @@ def _two_panels(
     return figure
 
 
-def _thickness(series: Mapping[str, object]) -> float:
+def _slots(series: Mapping[str, tuple[Look, Row]]) -> list[str]:
+    """The places within a row, one a marker."""
+    return list(dict.fromkeys(look.marker for look, _ in series.values()))
+
+
+def _thickness(series: Mapping[str, tuple[Look, Row]]) -> float:
     """Inches of a row."""
-    return max(0.24, 0.1 * min(len(series), 7) + 0.04)
+    return max(0.24, 0.1 * len(_slots(series)) + 0.04)
 
 
 def table5(results: Results) -> Figure:
