@@ -10,7 +10,7 @@ import pytest
 from matplotlib.colors import to_rgb
 from PIL import Image
 
-from sailrl_lite.plots import FIGURES, Missing, questions, read_results, tables
+from sailrl_lite.plots import FIGURES, Missing, claims, read_results, tables
 from sailrl_lite.plots.__main__ import draw_all
 from sailrl_lite.plots.curves import figure4
 from sailrl_lite.plots.gallery import GALLERIES
@@ -94,14 +94,15 @@ def claims_file(monkeypatch, tmp_path):
     """A table of claims with each verdict; one claim has no interval yet."""
     verdicts = [*VERDICTS, "untestable here"]
     table = pd.DataFrame({
-        "id": [f"c{k}" for k in range(5)], "artifact": "table1", "statement": "it is so",
+        "id": ["t1-sft", "t5-trigger-perception", "t5-tokens-perception", "f4-logic-rises", "t2-sft"],
+        "artifact": "table1", "statement": "it is so",
         "reported": "+2", "ours": [0.1, 0.0, -0.1, 0.02, None], "ci_low": [0.05, -0.1, -0.2, 0, None],
         "ci_high": [0.15, 0.1, -0.05, 0.1, None], "seeds": 5, "p_adjusted": 0.01, "verdict": verdicts,
         "why": "",
     })  # fmt: skip
     file = tmp_path / "claims.csv"
     table.to_csv(file, index=False)
-    monkeypatch.setattr(questions, "CLAIMS", file)
+    monkeypatch.setattr(claims, "CLAIMS", file)
     yield file
     plt.close("all")
 
@@ -189,7 +190,7 @@ def test_means_of_traces_are_weighted_by_traces_and_skip_families_without(tmp_pa
     results = read_results(tmp_path)
     assert results.scores("sft", "logic").tolist() == [0.25]
     assert results.scores("sft", "accuracy").tolist() == pytest.approx([0.3])
-    assert results.scores("sft", "logic", families=["story"]).isna().all()
+    assert results.scores("sft", "logic", families=["story"]).empty
 
 
 def test_curves_are_means_over_seeds_of_five_steps(logs):

@@ -10,7 +10,7 @@ from functools import partial
 
 from matplotlib.figure import Figure
 
-from sailrl_lite.plots import curves, gallery, questions, reward, shares, tables
+from sailrl_lite.plots import claims, curves, gallery, questions, reward, shares, tables
 from sailrl_lite.plots.results import Missing, Results, read_results
 
 __all__ = ["FIGURES", "Missing", "Results", "read_results"]
@@ -30,5 +30,5 @@ FIGURES: dict[str, Callable[[Results], Figure]] = {
     "judge-and-truth": curves.judge_and_truth,
     "collapse": curves.collapse,
     **questions.QUESTIONS,
-    "claims": lambda results: questions.claims(),
+    "claims": lambda results: claims.claims(),
 }

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from sailrl_lite.plots.results import SMOOTH, Results, reported, spread
 from sailrl_lite.plots.style import ARMS, BAND, BLUE, KINDS, ORANGE, PAPER, WIDTH, Look, legend, use_style
 from sailrl_lite.plots.tables import dots
+from sailrl_lite.study.arms import TestSet
 
 _FIGURE4 = {  # our metric: the paper's name
     "answer": "accuracy", "true_logic": "logic", "true_grounding": "hallucination",
@@ -151,13 +152,16 @@ def collapse(results: Results) -> Figure:
     """The regime in which Figure 4's collapse is looked for: a mark in the picture gives the answer away."""
     arms = ("shortcut-answer-only", "shortcut-thinking-answer")
     found = {column: {arm: results.curve(arm, column) for arm in arms} for column in _TITLES}
-    kinds, tests, scores = list(KINDS), ("marked", "plain"), results.scores
+    kinds, scores = list(KINDS), results.scores
+    titles: dict[TestSet, str] = {
+        "marked": "unseen problems with the mark", "plain": "unseen problems without it",
+    }  # fmt: skip
     accuracy = {
         test: {
             arm: (ARMS[arm], [spread(scores(arm, "accuracy", kind=kind, tests=test), 100) for kind in kinds])
             for arm in ("shortcut-sft", *arms)
         }
-        for test in tests
+        for test in titles
     }  # fmt: skip
     use_style()
     figure = plt.figure(figsize=(WIDTH, 4.8))
@@ -170,8 +174,7 @@ def collapse(results: Results) -> Figure:
         axis.set_xlabel(f"step (mean of {SMOOTH})")
     axes[0].set_ylabel("in training,\nmark on every picture")
     panels = under.subplots(1, 2, sharey=True)
-    titles = ("unseen problems with the mark", "unseen problems without it")
-    for axis, (test, title) in zip(panels, zip(tests, titles, strict=True), strict=True):
+    for axis, (test, title) in zip(panels, titles.items(), strict=True):
         dots(axis, kinds, accuracy[test])
         axis.set(xlabel="accuracy, %, 95% intervals over seeds", xlim=(0, 102), title=title)
     legend(under, panels[0], 3)

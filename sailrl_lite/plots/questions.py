@@ -1,33 +1,29 @@
-"""What the paper left open: results against the knob that was turned, and the claims at a glance."""
+"""What the paper left open: what was reached against the knob that was turned."""
 
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import matplotlib.pyplot as plt
 import numpy as np
-import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from sailrl_lite.plots.results import ROOT, Missing, Results, Spread, of_kind, spread
+from sailrl_lite.plots.results import Results, of_kind, spread
 from sailrl_lite.plots.style import (
     ARMS,
     BLUE,
     KINDS,
     MEASURES,
     ORANGE,
-    VERDICTS,
     WIDTH,
     Look,
     legend,
     use_style,
 )
 from sailrl_lite.plots.tables import dots
+from sailrl_lite.study.arms import TestSet
 from sailrl_lite.world.problems import FAMILIES
 
-CLAIMS = ROOT / "data" / "claims.csv"
 HELD_OUT = ("shape_of", "suppose", "compare")  # of the kl-* arms
 
 
@@ -38,6 +34,7 @@ class Knob:
     title: str
     axis: str
     settings: Mapping[str, str]  # arm: what the axis says of it
+    ordered: bool = True  # else no line joins the settings
     measures: tuple[str, ...] = ("accuracy", "trigger_rate", "sound")
 
 
@@ -57,52 +54,45 @@ KNOBS: dict[str, Knob] = {
     "open-pass4": Knob(
         "Which problems to train on?", "kept by pass@4 of the SFT policy",
         {"cascade": "all", "pass4-account": "not 0,\nnot 1", "pass4-hard": "1 or 2\nof 4"},
+        ordered=False,
     ),
     "open-judge-error": Knob(
         "How well must the judge judge?", "judge",
         {"cascade": "exact", "noisy": "10%\nwrong", "false-pass-0.3": "lenient", "false-fail-0.3": "harsh",
          "learned": "learned"},
+        ordered=False,
     ),
     "open-anneal": Knob(
         "From the additive reward to the cascade?", "reward",
         {"additive": "additive", "anneal": "additive\nto cascade", "cascade": "cascade"},
+        ordered=False,
     ),
 }  # fmt: skip
 
 
 def knob(results: Results, name: str) -> Figure:
     """One of `KNOBS`: a panel a measure, a line a kind of question."""
-    spec = KNOBS[name]
-    groups = {look: of_kind(kind) for kind, look in KINDS.items()}
-    panels = [
-        (MEASURES[measure], {look: _series(results, spec, measure, group) for look, group in groups.items()})
-        for measure in spec.measures
-    ]
-    return _panels(spec.title, spec.axis, list(spec.settings.values()), panels)
-
-
-def _series(results: Results, spec: Knob, measure: str, families: Sequence[str]) -> list[Spread]:
-    return [spread(results.scores(arm, measure, families=families)) for arm in spec.settings]
+    return _panels(results, KNOBS[name], {look: of_kind(kind) for kind, look in KINDS.items()})
 
 
 def kl_weight(results: Results) -> Figure:
-    """What a KL term keeps: accuracy on the families in RL and on those held out of it, and the KL paid."""
-    arms = {"sft": "no RL", "kl-0": "0", "kl-0.01": "0.01", "kl-0.05": "0.05", "kl-0.1": "0.1"}
-    spec = Knob("", "", arms)
+    """What a KL term keeps: the families that RL trained on, and those that were held out of it."""
+    settings = {"kl-0": "0", "kl-0.01": "0.01", "kl-0.05": "0.05", "kl-0.1": "0.1", "sft": "no RL"}
+    title, measures = (
+        "What does a KL term keep of what RL does not train?",
+        ("accuracy", "trigger_rate", "cascade"),
+    )
+    spec = Knob(title, "weight of the KL term", settings, True, measures)
     kept = [family for family in FAMILIES if family not in HELD_OUT]
-    groups = {Look("trained on", BLUE, "o"): kept, Look("held out", ORANGE, "s", "--"): list(HELD_OUT)}
-    panels = [
-        (MEASURES[measure], {look: _series(results, spec, measure, group) for look, group in groups.items()})
-        for measure in ("accuracy", "trigger_rate", "cascade")
-    ]
-    title = "What does a KL term keep of what RL does not train?"
-    return _panels(title, "weight of the KL term", list(arms.values()), panels)
+    return _panels(
+        results, spec, {Look("trained on", BLUE, "o"): kept, Look("held out", ORANGE, "s", "--"): HELD_OUT}
+    )
 
 
 def disguise(results: Results) -> Figure:
     """Does the decision to think follow the question or its words? Plain and dressed questions."""
     arms = ("sft", "answer-only", "cascade")
-    looks = {
+    looks: dict[TestSet, Look] = {
         "plain": Look("usual words", BLUE, "o"),
         "dressed": Look("words of the other group", ORANGE, "s", "--"),
     }
@@ -124,60 +114,31 @@ def disguise(results: Results) -> Figure:
     return figure
 
 
-def _panels(
-    title: str,
-    label: str,
-    places: Sequence[str],
-    panels: Sequence[tuple[str, Mapping[Look, Sequence[Spread]]]],
-) -> Figure:
+def _panels(results: Results, spec: Knob, groups: Mapping[Look, Sequence[str]]) -> Figure:
+    """A panel a measure, a line a group of families."""
+    found = {
+        measure: {
+            look: [spread(results.scores(arm, measure, families)) for arm in spec.settings]
+            for look, families in groups.items()
+        }
+        for measure in spec.measures
+    }
     use_style()
-    figure, axes = plt.subplots(1, len(panels), figsize=(WIDTH, 3.0), sharey=True)
-    for axis, (name, series) in zip(axes, panels, strict=True):
+    figure, axes = plt.subplots(1, len(found), figsize=(WIDTH, 3.0), sharey=True)
+    places = np.arange(len(spec.settings))
+    for axis, (measure, series) in zip(axes, found.items(), strict=True):
         for k, (look, values) in enumerate(series.items()):
-            _line(axis, look, np.array(values, float), 0.09 * (k - (len(series) - 1) / 2))
-        axis.set_xticks(range(len(places)), places)
-        axis.set(title=name, xlabel=label, xlim=(-0.4, len(places) - 0.6), ylim=(0, 1.02))
+            mean, low, high = np.array(values, float).T
+            ends, line = np.array([mean - low, high - mean]), look.line if spec.ordered else ""
+            shifted = places + 0.09 * (k - (len(series) - 1) / 2)
+            axis.errorbar(shifted, mean, yerr=ends, color=look.color, marker=look.marker, ls=line, lw=1.2,
+                          capsize=2, label=look.label)  # fmt: skip
+        axis.set_xticks(places, list(spec.settings.values()))
+        axis.set(title=MEASURES[measure], xlabel=spec.axis, xlim=(-0.4, places[-1] + 0.4), ylim=(0, 1.02))
         axis.grid(axis="x", visible=False)
-    axes[0].set_ylabel("share, 95% intervals over seeds")
+    axes[0].set_ylabel("mean, 95% intervals over seeds")
     legend(figure, axes[0], 3)
-    figure.suptitle(title)
-    return figure
-
-
-def _line(axis: Axes, look: Look, values: np.ndarray, shift: float) -> None:
-    mean, low, high = values.T
-    ends = np.array([mean - low, high - mean])
-    axis.errorbar(np.arange(len(mean)) + shift, mean, yerr=ends, color=look.color, ls=look.line,
-                  marker=look.marker, capsize=2, lw=1.2, label=look.label)  # fmt: skip
-
-
-def claims() -> Figure:
-    """Each claim of the table of claims: our difference with its interval, and the verdict."""
-    try:
-        table = pd.read_csv(CLAIMS)
-    except FileNotFoundError:
-        raise Missing("data/claims.csv is not there; write it by: sailrl-lite study report") from None
-    table = table[table["ci_low"].notna()]
-    if table.empty:
-        raise Missing("no claim of data/claims.csv has an interval yet")
-    use_style()
-    figure, axis = plt.subplots(figsize=(WIDTH, 1.0 + 0.31 * len(table)))
-    ours, low, high = (pd.to_numeric(table[name]).to_numpy() for name in ("ours", "ci_low", "ci_high"))
-    rows, verdicts = np.arange(len(table)), table["verdict"].to_numpy()
-    for verdict, look in VERDICTS.items():
-        mine = verdicts == verdict
-        if mine.any():
-            ends = np.array([(ours - low)[mine], (high - ours)[mine]])
-            axis.errorbar(ours[mine], rows[mine], xerr=ends, color=look.color, marker=look.marker, ls="",
-                          capsize=2, lw=1.2, label=look.label)  # fmt: skip
-    axis.axvline(0, color="0.3", lw=0.8)
-    names = [textwrap.shorten(f"{row.artifact}: {row.statement}", 78) for row in table.itertuples()]
-    axis.set_yticks(rows, names)
-    axis.set_ylim(len(table) - 0.4, -0.6)
-    axis.set_xlabel("difference, 95% interval over seeds")
-    axis.grid(axis="y", visible=False)
-    legend(figure, axis, 4)
-    figure.suptitle("The claims at a glance")
+    figure.suptitle(spec.title)
     return figure
 
 

@@ -4,17 +4,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from sailrl_lite.errors import SailRLError
+from sailrl_lite.study.arms import TestSet
 from sailrl_lite.study.logs import LOGS, curves, evaluations, read_logs
+from sailrl_lite.study.measured import measured
 from sailrl_lite.study.statistics import interval, paired
 from sailrl_lite.world.problems import FAMILIES
 
 ROOT = LOGS.parent.parent.parent
 REPORTED = ROOT / "data" / "paper" / "reported.csv"
-OVER_TRACES = ("logic", "grounding", "consistency", "sound")  # measures that are means over written traces
 SMOOTH = 5  # steps of a curve that are averaged
 
 Spread = tuple[float, float, float]  # mean and the ends of its 95% interval over seeds; NaN without one
@@ -36,38 +36,23 @@ class Results:
         self,
         arm: str,
         measure: str,
-        families: Sequence[str] | None = None,
-        kind: str | None = None,
-        needs_thinking: bool | None = None,
-        tests: str = "plain",
+        families: Sequence[str] = (),
+        kind: str = "",
+        tests: TestSet = "plain",
     ) -> pd.Series:
-        """The measure by seed, over all responses (or traces) of the families asked for.
-
-        `relative_tokens` is tokens over those of the arm `base` on the same problems, the mean of its seeds.
+        """The measure by seed, over all responses (or traces) to these problems; no trace, no value.
 
         Raises:
             Missing: no run of the arm, or none with this test set or measure.
         """
-        if measure == "relative_tokens":
-            where = (families, kind, needs_thinking, tests)
-            return self.scores(arm, "tokens", *where) / self.scores("base", "tokens", *where).mean()
-        rows = _of(self.evaluations, arm)
-        _need(rows, arm, measure)
-        rows = rows[rows["tests"] == tests]
-        if families is not None:
-            rows = rows[rows["family"].isin(list(families))]
-        if kind is not None:
-            rows = rows[rows["kind"] == kind]
-        if needs_thinking is not None:
-            rows = rows[rows["needs_thinking"] == needs_thinking]
-        if rows.empty:
-            raise Missing(f"the runs of {arm} have no {tests} test of these families")
-        weight = rows["traces" if measure in OVER_TRACES else "n"].to_numpy(float)
-        value = rows[measure].to_numpy(float)
-        weight = np.where(np.isnan(value), 0, weight)
-        sums = pd.DataFrame({"sum": np.nan_to_num(value) * weight, "weight": weight})
-        sums = sums.groupby(rows["seed"].to_numpy()).sum()
-        return (sums["sum"] / sums["weight"]).where(sums["weight"] > 0)
+        column = "tokens" if measure == "relative_tokens" else measure
+        for needed in (arm, "base") if measure == "relative_tokens" else (arm,):
+            rows = _of(self.evaluations, needed)
+            _need(rows, needed, column)
+            if tests not in rows["tests"].unique():
+                raise Missing(f"the runs of {needed} have no {tests} test")
+        kinds = [kind] if kind else []
+        return pd.Series(measured(self.evaluations, arm, measure, kinds, families, tests), dtype=float)
 
     def curve(self, arm: str, column: str) -> pd.DataFrame:
         """A column of the metrics by step (rows) and seed (columns), each the mean of `SMOOTH` steps."""

@@ -1,0 +1,69 @@
+"""The table of claims at a glance: each difference with its interval, and the verdict."""
+
+import textwrap
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from sailrl_lite.plots.results import ROOT, Missing
+from sailrl_lite.plots.style import VERDICTS, WIDTH, use_style
+from sailrl_lite.study.registered import load_claims
+
+CLAIMS = ROOT / "data" / "claims.csv"
+_UNITS = {  # what is on the axis: the measures that share it
+    "accuracy, points": ("accuracy",),
+    "trigger rate, points": ("trigger_rate",),
+    "tokens, times those of direct answers": ("relative_tokens",),
+    "quality of traces, points": (
+        "logic", "grounding", "consistency", "sound", "lucky", "true_logic", "true_grounding",
+        "true_consistency",
+    ),
+}  # fmt: skip
+
+
+def claims(file: Path | None = None) -> Figure:
+    """The claims of data/claims.csv that have an interval, a panel a unit.
+
+    Raises:
+        Missing: there is no such file, or no claim in it has an interval yet.
+    """
+    try:
+        table = pd.read_csv(file or CLAIMS)
+    except FileNotFoundError:
+        raise Missing("data/claims.csv is not there; write it by: sailrl-lite study report") from None
+    table = table[table["ci_low"].notna()]
+    if table.empty:
+        raise Missing("no claim of data/claims.csv has an interval yet")
+    measures = {claim.id: claim.measure for claim in load_claims()[0]}
+    own = table["id"].map(measures)
+    parts = {unit: table[own.isin(names)] for unit, names in _UNITS.items()}
+    parts = {unit: part for unit, part in parts.items() if len(part)}
+    use_style()
+    figure, axes = plt.subplots(
+        len(parts), 1, figsize=(WIDTH, 0.8 + 0.55 * len(parts) + 0.27 * len(table)), squeeze=False,
+        height_ratios=[len(part) + 0.5 for part in parts.values()],
+    )  # fmt: skip
+    for axis, (unit, part) in zip(axes[:, 0], parts.items(), strict=True):
+        _forest(axis, part)
+        axis.set_xlabel(unit)
+    handles = [plt.Line2D([], [], color=look.color, marker=look.marker, label=look.label)
+               for verdict, look in VERDICTS.items() if verdict in set(table["verdict"])]  # fmt: skip
+    figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False)
+    figure.suptitle("The claims at a glance: our differences, 95% intervals over seeds")
+    return figure
+
+
+def _forest(axis: Axes, table: pd.DataFrame) -> None:
+    ours, low, high = (pd.to_numeric(table[name]).to_numpy() for name in ("ours", "ci_low", "ci_high"))
+    for row, verdict in enumerate(table["verdict"]):
+        look, ends = VERDICTS[verdict], np.array([[ours[row] - low[row]], [high[row] - ours[row]]])
+        axis.errorbar(ours[row], row, xerr=ends, color=look.color, marker=look.marker, capsize=2, lw=1.2)
+    axis.axvline(0, color="0.3", lw=0.8)
+    said = table["artifact"].str.replace("table", "T").str.replace("figure", "F") + ": " + table["statement"]
+    axis.set_yticks(range(len(table)), [textwrap.fill(text, 66) for text in said], linespacing=0.95)
+    axis.set_ylim(len(table) - 0.4, -0.6)
+    axis.grid(axis="y", visible=False)
