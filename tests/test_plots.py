@@ -20,6 +20,7 @@ from sailrl_lite.plots.style import ARMS, KINDS, PAPER, STYLE_FILE, VERDICTS, sa
 from sailrl_lite.rewards import REWARDS, Components
 from sailrl_lite.study.arms import load_study
 from sailrl_lite.study.logs import Log, write_log
+from sailrl_lite.study.registered import load_claims
 from sailrl_lite.world.problems import FAMILIES, make_problem
 
 METRICS = (
@@ -125,12 +126,12 @@ def test_every_figure_is_drawn_and_the_same_logs_give_the_same_bytes(logs, tmp_p
 def test_a_figure_whose_logs_are_missing_is_left_out_and_said(tmp_path, claims_file):
     write_logs(tmp_path / "some", ["base", "sft"], seeds=1)
     claims_file.unlink()
-    names = ["table1", "figure4", "figure1-lucky", "open-alpha", "claims", "reward-surfaces"]
+    names = ["table1", "figure4", "figure1-lucky", "open-alpha", "claims-accuracy", "reward-surfaces"]
     left_out = draw_all(read_results(tmp_path / "some"), tmp_path / "out", names)
     assert list(left_out) == names[:-1]
     assert left_out["table1"] == "there is no run of cascade"
     assert "responses of answer-only" in left_out["figure1-lucky"]
-    assert "study report" in left_out["claims"]
+    assert "study report" in left_out["claims-accuracy"]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
         "reward-surfaces.png",
         "reward-surfaces.svg",
@@ -238,6 +239,12 @@ def test_galleries_hold_the_first_problem_of_a_family_that_keeps_the_rule(logs):
 
 def test_every_arm_of_the_study_has_a_look():
     assert set(ARMS) == set(load_study().arms)
+
+
+def test_every_registered_claim_has_a_place():
+    units = (claims.ACCURACY, claims.THINKING)
+    places = {name for unit in units for names in unit.values() for name in names}
+    assert {claim.measure for claim in load_claims()[0] if not claim.untestable} <= places
 
 
 def test_reported_systems_have_a_name():

@@ -30,5 +30,6 @@ FIGURES: dict[str, Callable[[Results], Figure]] = {
     "judge-and-truth": curves.judge_and_truth,
     "collapse": curves.collapse,
     **questions.QUESTIONS,
-    "claims": lambda results: claims.claims(),
+    "claims-accuracy": lambda results: claims.claims(claims.ACCURACY),
+    "claims-thinking": lambda results: claims.claims(claims.THINKING),
 }

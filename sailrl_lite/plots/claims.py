@@ -1,7 +1,7 @@
 """The table of claims at a glance: each difference with its interval, and the verdict."""
 
 import textwrap
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -14,8 +14,8 @@ from sailrl_lite.plots.style import VERDICTS, WIDTH, use_style
 from sailrl_lite.study.registered import load_claims
 
 CLAIMS = ROOT / "data" / "claims.csv"
-_UNITS = {  # what is on the axis: the measures that share it
-    "accuracy, points": ("accuracy",),
+ACCURACY = {"accuracy, points": ("accuracy",)}  # what is on the axis: the measures that share it
+THINKING = {
     "trigger rate, points": ("trigger_rate",),
     "tokens, times those of direct answers": ("relative_tokens",),
     "quality of traces, points": (
@@ -25,33 +25,37 @@ _UNITS = {  # what is on the axis: the measures that share it
 }  # fmt: skip
 
 
-def claims(file: Path | None = None) -> Figure:
+def claims(units: Mapping[str, Sequence[str]]) -> Figure:
     """The claims of data/claims.csv that have an interval, a panel a unit.
+
+    Args:
+        units: `ACCURACY` or `THINKING`.
 
     Raises:
         Missing: there is no such file, or no claim in it has an interval yet.
     """
     try:
-        table = pd.read_csv(file or CLAIMS)
+        table = pd.read_csv(CLAIMS)
     except FileNotFoundError:
         raise Missing("data/claims.csv is not there; write it by: sailrl-lite study report") from None
-    table = table[table["ci_low"].notna()]
-    if table.empty:
-        raise Missing("no claim of data/claims.csv has an interval yet")
     measures = {claim.id: claim.measure for claim in load_claims()[0]}
+    table = table[table["ci_low"].notna()]
     own = table["id"].map(measures)
-    parts = {unit: table[own.isin(names)] for unit, names in _UNITS.items()}
-    parts = {unit: part for unit, part in parts.items() if len(part)}
+    parts = {unit: part for unit, names in units.items() if len(part := table[own.isin(names)])}
+    if not parts:
+        raise Missing("no claim of data/claims.csv has an interval yet")
     use_style()
+    lengths = [len(part) for part in parts.values()]
     figure, axes = plt.subplots(
-        len(parts), 1, figsize=(WIDTH, 0.8 + 0.55 * len(parts) + 0.27 * len(table)), squeeze=False,
-        height_ratios=[len(part) + 0.5 for part in parts.values()],
+        len(parts), 1, figsize=(WIDTH, 0.8 + 0.55 * len(parts) + 0.27 * sum(lengths)), squeeze=False,
+        height_ratios=[length + 0.5 for length in lengths],
     )  # fmt: skip
     for axis, (unit, part) in zip(axes[:, 0], parts.items(), strict=True):
         _forest(axis, part)
         axis.set_xlabel(unit)
-    handles = [plt.Line2D([], [], color=look.color, marker=look.marker, label=look.label)
-               for verdict, look in VERDICTS.items() if verdict in set(table["verdict"])]  # fmt: skip
+    given = set(pd.concat(parts)["verdict"])
+    handles = [plt.Line2D([], [], color=look.color, marker=look.marker, label=look.label, lw=1.2)
+               for verdict, look in VERDICTS.items() if verdict in given]  # fmt: skip
     figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False)
     figure.suptitle("The claims at a glance: our differences, 95% intervals over seeds")
     return figure

@@ -157,10 +157,10 @@ def collapse(results: Results) -> Figure:
         "marked": "unseen problems with the mark", "plain": "unseen problems without it",
     }  # fmt: skip
     accuracy = {
-        test: {
-            arm: (ARMS[arm], [spread(scores(arm, "accuracy", kind=kind, tests=test), 100) for kind in kinds])
+        test: [
+            (ARMS[arm], [spread(scores(arm, "accuracy", kind=kind, tests=test), 100) for kind in kinds])
             for arm in ("shortcut-sft", *arms)
-        }
+        ]
         for test in titles
     }  # fmt: skip
     use_style()

@@ -97,10 +97,10 @@ def disguise(results: Results) -> Figure:
         "dressed": Look("words of the other group", ORANGE, "s", "--"),
     }
     found = {
-        (measure, kind): {
-            tests: (look, [spread(results.scores(arm, measure, kind=kind, tests=tests), 100) for arm in arms])
+        (measure, kind): [
+            (look, [spread(results.scores(arm, measure, kind=kind, tests=tests), 100) for arm in arms])
             for tests, look in looks.items()
-        }
+        ]
         for measure in ("trigger_rate", "accuracy")
         for kind in ("perception", "reasoning")
     }

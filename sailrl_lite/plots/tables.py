@@ -1,6 +1,6 @@
 """Tables 1 to 10 of the paper as dots: what is reported on the left, ours with intervals on the right."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import matplotlib.pyplot as plt
@@ -13,6 +13,7 @@ from sailrl_lite.plots.results import Results, Spread, gain, of_kind, reported, 
 from sailrl_lite.plots.style import ARMS, MEASURES, OTHERS, PAPER, WIDTH, Look, legend, use_style
 
 Row = Sequence[Spread]
+Series = Sequence[tuple[Look, Row]]  # what is compared, each with a value for each row
 
 
 @dataclass(frozen=True)
@@ -75,13 +76,13 @@ TABLES: dict[str, Table] = {
 }  # fmt: skip
 
 
-def dots(axis: Axes, rows: Sequence[str], series: Mapping[str, tuple[Look, Row]], means: int = 0) -> None:
+def dots(axis: Axes, rows: Sequence[str], series: Series, means: int = 0) -> None:
     """A line a row, top to bottom, with a dot and its interval for each series.
 
     The last `means` rows are means over the others: a line is drawn above them.
     """
     slots = _slots(series)
-    for look, values in series.values():
+    for look, values in series:
         value, low, high = np.array(values, float).T
         places = np.arange(len(rows)) + 0.66 / len(slots) * (slots.index(look.marker) - (len(slots) - 1) / 2)
         ends = None if np.isnan(low).all() else np.array([value - low, high - value])
@@ -99,7 +100,7 @@ def dots(axis: Axes, rows: Sequence[str], series: Mapping[str, tuple[Look, Row]]
 def table(results: Results, name: str) -> Figure:
     """One of `TABLES`."""
     spec = TABLES[name]
-    ours = {arm: (ARMS[arm], [spread(row, 100) for row in _by_row(results, arm, spec)]) for arm in spec.arms}
+    ours = [(ARMS[arm], [spread(row, 100) for row in _by_row(results, arm, spec)]) for arm in spec.arms]
     rows = [stands_for(family) for family in spec.families] + [f"mean of {kind}" for kind in spec.kinds]
     theirs = reported(name)
     return _two_panels(spec.title, _reported(theirs), list(theirs.index), ours, rows, len(spec.kinds))
@@ -111,13 +112,13 @@ def _by_row(results: Results, arm: str, spec: Table) -> list[pd.Series]:
     return values + [results.scores(arm, "accuracy", kind=kind) for kind in spec.kinds]
 
 
-def _reported(table: pd.DataFrame) -> dict[str, tuple[Look, Row]]:
+def _reported(table: pd.DataFrame) -> Series:
     """The paper's systems; those whose part no arm of ours plays are drawn as `OTHERS`, behind the rest."""
     others = [str(system) for system in table if system not in PAPER]
     unnamed = replace(OTHERS, label="_")  # which legends leave out
     looks = {system: unnamed if k else OTHERS for k, system in enumerate(others)}
     looks |= {str(system): PAPER[str(system)] for system in table if system in PAPER}
-    return {system: (look, _exact(table[system])) for system, look in looks.items()}
+    return [(look, _exact(table[system])) for system, look in looks.items()]
 
 
 def _exact(values: pd.Series) -> list[Spread]:
@@ -126,16 +127,16 @@ def _exact(values: pd.Series) -> list[Spread]:
 
 def _two_panels(
     title: str,
-    theirs: Mapping[str, tuple[Look, Row]],
+    theirs: Series,
     their_rows: Sequence[str],
-    ours: Mapping[str, tuple[Look, Row]],
+    ours: Series,
     our_rows: Sequence[str],
     means: int,
     measure: str = "accuracy, %",
 ) -> Figure:
     use_style()
     lines = max(len(their_rows) * _thickness(theirs), len(our_rows) * _thickness(ours))
-    legend = 0.19 * max(sum(not look.label.startswith("_") for look, _ in s.values()) for s in (theirs, ours))
+    legend = 0.19 * max(sum(not look.label.startswith("_") for look, _ in s) for s in (theirs, ours))
     figure, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 0.75 + lines + legend))
     dots(left, their_rows, theirs, int("average" in their_rows))
     dots(right, our_rows, ours, means)
@@ -147,12 +148,12 @@ def _two_panels(
     return figure
 
 
-def _slots(series: Mapping[str, tuple[Look, Row]]) -> list[str]:
+def _slots(series: Series) -> list[str]:
     """The places within a row, one a marker."""
-    return list(dict.fromkeys(look.marker for look, _ in series.values()))
+    return list(dict.fromkeys(look.marker for look, _ in series))
 
 
-def _thickness(series: Mapping[str, tuple[Look, Row]]) -> float:
+def _thickness(series: Series) -> float:
     """Inches of a row."""
     return max(0.24, 0.1 * len(_slots(series)) + 0.04)
 
@@ -165,17 +166,9 @@ def table5(results: Results) -> Figure:
         "relative_tokens": "tokens_relative_to_never",
     }  # fmt: skip
     arms = ("base", "sft-forced-direct", "always-think", "thinking-answer", "cascade")
+    kinds = ("reasoning", "general", "perception")
     ours = {
-        measure: {
-            arm: (
-                ARMS[arm],
-                [
-                    spread(results.scores(arm, measure, kind=k), 1 if measure == "relative_tokens" else 100)
-                    for k in ("reasoning", "general", "perception")
-                ],
-            )
-            for arm in arms
-        }
+        measure: [(ARMS[arm], [_value(results, arm, measure, kind) for kind in kinds]) for arm in arms]
         for measure in metrics
     }
     figure = plt.figure(figsize=(WIDTH, 5.2))
@@ -184,7 +177,7 @@ def table5(results: Results) -> Figure:
     for top, bottom, (measure, metric) in zip(theirs, mine, metrics.items(), strict=True):
         table = reported("table5", metric)
         dots(top, list(table.index), _reported(table))
-        dots(bottom, ["reasoning", "general", "perception"], ours[measure])
+        dots(bottom, kinds, ours[measure])
         for axis in (top, bottom):
             axis.set_xlabel(MEASURES[measure] + ("" if measure == "relative_tokens" else ", %"))
             axis.tick_params(labelleft=axis in (theirs[0], mine[0]))
@@ -196,15 +189,19 @@ def table5(results: Results) -> Figure:
     return figure
 
 
+def _value(results: Results, arm: str, measure: str, kind: str) -> Spread:
+    """In per cent, but for relative tokens."""
+    return spread(results.scores(arm, measure, kind=kind), 1 if measure == "relative_tokens" else 100)
+
+
 def table8(results: Results) -> Figure:
     """Weights of the sub-rewards: accuracy less that of equal weights, paired by seed."""
     deltas = reported("table8", "delta_vs_equal_points")
     spec = Table("", (), _SHORT, ("reasoning", "general", "perception"))
-    ours: dict[str, tuple[Look, Row]] = {}
+    ours = []
     for arm in ("biased-logic", "biased-grounding", "biased-consistency"):
         after, before = (_by_row(results, name, spec) for name in (arm, "cascade"))
-        values = [gain(a, b, 100) for a, b in zip(after, before, strict=True)]
-        ours[arm] = (ARMS[arm], values)
+        ours.append((ARMS[arm], [gain(a, b, 100) for a, b in zip(after, before, strict=True)]))
     rows = [stands_for(family) for family in spec.families] + [f"mean of {kind}" for kind in spec.kinds]
     title = "Table 8: weights of logic, grounding and consistency"
     measure = "accuracy less that of equal weights, points"
@@ -219,26 +216,24 @@ def table10(results: Results) -> Figure:
     """Three models before RL, under answer-only and under the full system."""
     accuracy = reported("table10")
     models = list(dict.fromkeys(str(system).split("/")[0] for system in accuracy))
-    theirs: dict[str, tuple[Look, Row]] = {}
-    for system in ("sft", "answer-only", "sail-rl"):
-        values = pd.concat([accuracy[f"{model}/{system}"] for model in models])
-        theirs[system] = (PAPER[system], _exact(values))
+    theirs = [
+        (PAPER[system], _exact(pd.concat([accuracy[f"{model}/{system}"] for model in models])))
+        for system in ("sft", "answer-only", "sail-rl")
+    ]
     their_rows = [
         f"{benchmark}, {model.removeprefix('Qwen2.5-VL-')}"
         for model in models
         for benchmark in accuracy.index
     ]
-    ours: dict[str, tuple[Look, Row]] = {}
     prefixes = {"small": "small-", "shipped": "", "second architecture": "second-"}
     kinds = ("reasoning", "general", "perception")
+    ours = []
     for arm in ("sft", "answer-only", "cascade"):
-        ours[arm] = (
-            ARMS[arm],
-            [
-                spread(results.scores(prefix + arm, "accuracy", kind=kind), 100)
-                for prefix in prefixes.values()
-                for kind in kinds
-            ],
-        )
+        scores = [
+            results.scores(prefix + arm, "accuracy", kind=kind)
+            for prefix in prefixes.values()
+            for kind in kinds
+        ]
+        ours.append((ARMS[arm], [spread(score, 100) for score in scores]))
     rows = [f"{kind}, {model}" for model in prefixes for kind in kinds]
     return _two_panels("Table 10: other models", theirs, their_rows, ours, rows, 0)
