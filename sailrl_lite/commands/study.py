@@ -94,7 +94,8 @@ def _reached(runs: Sequence["Run"], logs: Path) -> str:
     columns = {arm: arm_row([*own, *base], arm) for arm in arms}
     if "cascade" not in arms or logs != LOGS:
         columns["cascade (shipped)"] = arm_row(shipped, "cascade")
-    return pd.DataFrame({arm: row for arm, row in columns.items() if row}).to_string() if arms else ""
+    table = pd.DataFrame({arm: row for arm, row in columns.items() if row})
+    return table.to_string(line_width=110) if arms else ""
 
 
 # -------------------- status

@@ -44,6 +44,11 @@ class Job:
         return work_of(self.root) / self.name
 
     @property
+    def output(self) -> Path:
+        """Where what it prints goes, and stays unless it ends well."""
+        return self.folder.with_name(f"{self.folder.name}.txt")
+
+    @property
     def steps(self) -> int:
         """Steps of RL."""
         return self.run.arm.steps if self.run else 0
@@ -84,11 +89,12 @@ def serve(job: Job, logs: Path, keep: bool, connection: Connection) -> None:
         os.setpgrp()  # Ctrl-C goes to the parent alone, which passes it on
     threading.Thread(target=_watch, args=(connection,), daemon=True).start()
     try:
-        job.folder.parent.mkdir(parents=True, exist_ok=True)
-        with (job.folder.parent / f"{job.folder.name}.txt").open("w") as output:
+        job.output.parent.mkdir(parents=True, exist_ok=True)
+        with job.output.open("w") as output:
             for stream in (1, 2):
                 os.dup2(output.fileno(), stream)
         _do(job, logs, keep, connection)
+        job.output.unlink(missing_ok=True)
         end = ("done", "")
     except KeyboardInterrupt:
         end = ("stopped", "interrupted")

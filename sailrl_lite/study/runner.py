@@ -103,7 +103,8 @@ class _Runner:
         )  # fmt: skip
         method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
         self.context: Any = multiprocessing.get_context(method)
-        self.context.set_forkserver_preload(["sailrl_lite.study.worker"])
+        # Read once, so that all runs are of the code as it was when the study began.
+        self.context.set_forkserver_preload(["sailrl_lite.study.process", "sailrl_lite.study.worker"])
 
     def run(self) -> Outcome:
         try:
@@ -127,7 +128,7 @@ class _Runner:
             unmade = {job.name for job in self.waiting} | {child.job.name for child in self.children}
             ready = next((job for job in self.waiting if job.needs not in unmade), None)
             if ready is None:
-                return
+                break
             self.waiting.remove(ready)
             self._start(ready)
         self._show()
@@ -179,7 +180,8 @@ class _Runner:
         code = child.process.exitcode
         word, why = child.end or ("failed", f"its process ended with status {code}")
         if child.end is None and code < 0:
-            why = f"its process was ended by {signal.Signals(-code).name}, which the memory may have caused"
+            hint = " (out of memory, perhaps)" if -code == signal.SIGKILL else ""
+            why = f"its process was ended by {signal.Signals(-code).name}{hint}; see {child.job.output}"
         if word == "done":
             self.outcome.made.append(child.job.name)
             self._stepped(child, child.job.steps)

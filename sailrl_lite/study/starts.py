@@ -39,16 +39,14 @@ def start_of(arm: Arm, starts: Path) -> Path:
     return (starts / arm.start / "policy").resolve() if arm.start else SHIPPED
 
 
-def start_told(arm: Arm, starts: Path) -> dict[str, Any]:
-    """What a log says of the start: name ("shipped" or that in the arms file), weights (the beginning of their
-    SHA-256), and the cpu_seconds that it has cost, null where that is not known here."""
+def start_told(arm: Arm, starts: Path) -> dict[str, Any] | None:
+    """What a log says of the start: name, weights (the beginning of their SHA-256) and the cpu_seconds that
+    it has cost, null where that is not known here; None for the shipped policy."""
+    if not arm.start:
+        return None
     weights = (start_of(arm, starts) / "model.safetensors").read_bytes()
     try:
         cost = json.loads((starts / arm.start / "cost.json").read_text(encoding="utf-8"))["cpu_seconds"]
     except (OSError, ValueError, KeyError):
         cost = None
-    return {
-        "name": arm.start or "shipped",
-        "weights": hashlib.sha256(weights).hexdigest()[:16],
-        "cpu_seconds": cost,
-    }
+    return {"name": arm.start, "weights": hashlib.sha256(weights).hexdigest()[:16], "cpu_seconds": cost}
