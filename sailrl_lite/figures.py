@@ -14,31 +14,28 @@ from matplotlib.figure import Figure
 
 from sailrl_lite.files import write_bytes
 from sailrl_lite.judges.protocol import DIMENSIONS, Case, Scores
+from sailrl_lite.plots import style
+from sailrl_lite.plots.style import BLUE, GREEN, ORANGE, PURPLE, RED
 from sailrl_lite.response import parse_response
 from sailrl_lite.rewards import Components, Reward
 from sailrl_lite.world.problems import Problem
 from sailrl_lite.world.verifier import Finding, verify
 
-_BLUE, _ORANGE, _GREEN, _RED, _PURPLE, _BROWN = sns.color_palette("colorblind", 6)
-BEFORE, AFTER = _ORANGE, _BLUE
+BEFORE, AFTER = ORANGE, BLUE
+# These figures are for the screen, wider than a page, so that all that is written in them is larger.
+_SCREEN = {
+    "font.size": 12, "figure.titlesize": "large", "figure.titleweight": "normal", "axes.titlesize": 11,
+    "axes.labelsize": 10, "xtick.labelsize": 9, "ytick.labelsize": 9, "legend.fontsize": 9,
+    "legend.title_fontsize": 12, "legend.handlelength": 2, "axes.linewidth": 1.25, "grid.linewidth": 1,
+    "lines.linewidth": 1.5, "lines.markersize": 6, "hatch.linewidth": 1, "xtick.major.size": 6,
+    "ytick.major.size": 6, "xtick.major.width": 1.25, "ytick.major.width": 1.25, "savefig.dpi": 150,
+}  # fmt: skip
 
 
 def use_style() -> None:
     """Set the style for all figures of this process."""
-    sns.set_theme(style="whitegrid", context="notebook", palette="colorblind")
-    plt.rcParams.update(
-        {
-            "figure.dpi": 90,
-            "savefig.dpi": 150,
-            "axes.titlesize": 11,
-            "axes.titleweight": "bold",
-            "axes.labelsize": 10,
-            "legend.fontsize": 9,
-            "xtick.labelsize": 9,
-            "ytick.labelsize": 9,
-            "figure.constrained_layout.use": True,
-        }
-    )
+    style.use_style()
+    plt.rcParams.update(_SCREEN)
 
 
 def save(figure: Figure, path: str | Path) -> Path:
@@ -258,7 +255,7 @@ def paid_and_due(panels: Mapping[str, tuple[pd.DataFrame, pd.Series]]) -> Figure
         1, len(panels), figsize=(2.6 + 0.8 * sum(widths), 1.2 + 0.25 * len(cases)),
         width_ratios=widths, sharey=True, squeeze=False,
     )  # fmt: skip
-    white, orange, grey = (1, 1, 1), sns.desaturate(_ORANGE, 0.8), (0.75, 0.75, 0.75)
+    white, orange, grey = (1, 1, 1), sns.desaturate(ORANGE, 0.8), (0.75, 0.75, 0.75)
     pale = sns.blend_palette(["white", AFTER], 5)[1]
     for axis, (title, (paid, due)) in zip(axes[0], panels.items(), strict=True):
         table = pd.concat({"due": due}, axis=1).join(paid)
@@ -327,7 +324,7 @@ def scored_trace(problem: Problem, think: str, answer: str) -> Figure:
     axes[0].set_anchor("N")
     verdict = verify(problem, think, answer)
     for row, finding in enumerate(verdict.findings):
-        mark, color = ("✓", "0.25") if finding.passed else ("✗", _RED)
+        mark, color = ("✓", "0.25") if finding.passed else ("✗", RED)
         why = "" if finding.passed else f"   {', '.join(finding.failed)}: {finding.reason}"
         axes[1].text(0.02, 0.96 - 0.095 * row, f"{mark} {str(finding.statement)[:30]}{why}"[:80], va="top",
                      color=color, family="monospace", fontsize=8.2, transform=axes[1].transAxes,
@@ -335,7 +332,7 @@ def scored_trace(problem: Problem, think: str, answer: str) -> Figure:
     axes[1].set_title("Line by line")
     scores, shares = ([*vars(verdict.scores(c)).values()] for c in (False, True))
     names = ["$d_1$ logic", "$d_2$ grounding", "$d_3$ consistency", "$R_{think}$"]
-    bars = axes[2].barh(names, [*scores, sum(scores) / 3], color=[*[AFTER] * 3, _GREEN], height=0.6)
+    bars = axes[2].barh(names, [*scores, sum(scores) / 3], color=[*[AFTER] * 3, GREEN], height=0.6)
     axes[2].plot([*shares, sum(shares) / 3], names, "D", color="0.15", ms=5, clip_on=False)
     axes[2].bar_label(bars, fmt="%.2f", fontsize=9, padding=6)
     axes[2].invert_yaxis()
@@ -364,7 +361,7 @@ def judge_confusion(table: pd.DataFrame, judge: str) -> Figure:
         kappa = "-" if np.isnan(row["kappa"]) else f"{row['kappa']:.2f}"
         top.set_title(f"{dimension.capitalize()}: kappa {kappa}")
         lines = by_source[by_source["dimension"] == dimension].set_index("group").loc[sources]
-        for offset, rate, color in ((-0.2, "false_pass", _ORANGE), (0.2, "false_fail", _PURPLE)):
+        for offset, rate, color in ((-0.2, "false_pass", ORANGE), (0.2, "false_fail", PURPLE)):
             _bars(bottom, lines, rate, offset, rate.replace("_", " "), color)
             for place in places[lines[rate].isna()]:
                 bottom.text(place + offset, 0.02, "none", ha="center", fontsize=8, color="0.4")
@@ -385,11 +382,11 @@ def _confusion(axis: Axes, row: pd.Series) -> None:
     )
     totals = counts.sum(1, keepdims=True)
     shares = np.divide(counts, totals, out=np.full((2, 2), np.nan), where=totals > 0)
-    colors = ((_BLUE, _PURPLE), (_ORANGE, _BLUE))
+    colors = ((BLUE, PURPLE), (ORANGE, BLUE))
     pixels = np.ones((2, 2, 3))
     for (i, j), share in np.ndenumerate(shares):
         pixels[i, j] = sns.light_palette(colors[i][j], as_cmap=True)(np.nan_to_num(share))[:3]
-        ink = "white" if colors[i][j] == _BLUE and share > 0.5 else "0.15"
+        ink = "white" if colors[i][j] == BLUE and share > 0.5 else "0.15"
         said = f"{counts[i, j]:,.0f} of {totals[i, 0]:,.0f}"
         axis.text(
             j, i, "-" if np.isnan(share) else f"{share:.0%}",
@@ -416,7 +413,7 @@ def token_strip(strips: Mapping[str, tuple[Sequence[str], Sequence[float]]], leg
     figure, axes = plt.subplots(len(strips), 1, figsize=size, height_ratios=heights, squeeze=False)
     known = np.concatenate([np.asarray(values, float) for _, values in strips.values()])
     scale = plt.Normalize(0, max(1e-9, np.nanmax(known)))
-    shade = plt.cm.ScalarMappable(scale, sns.light_palette(_BLUE, as_cmap=True))
+    shade = plt.cm.ScalarMappable(scale, sns.light_palette(BLUE, as_cmap=True))
     for (title, (_, values)), axis in zip(strips.items(), axes[:, 0], strict=True):
         place = iter(values)
         for row, line in enumerate(lines[title]):

@@ -10,10 +10,11 @@ import pytest
 from matplotlib.colors import to_rgb
 from PIL import Image
 
-from sailrl_lite.plots import FIGURES, Missing, claims, read_results, tables
-from sailrl_lite.plots.__main__ import draw_all
+from sailrl_lite.plots import claims, tables
 from sailrl_lite.plots.curves import figure4
+from sailrl_lite.plots.every import FIGURES, draw_all
 from sailrl_lite.plots.gallery import GALLERIES
+from sailrl_lite.plots.results import Missing, read_results
 from sailrl_lite.plots.reward import surface
 from sailrl_lite.plots.shares import OUTCOMES
 from sailrl_lite.plots.style import ARMS, KINDS, PAPER, STYLE_FILE, VERDICTS, save

@@ -4,29 +4,10 @@ import argparse
 from pathlib import Path
 
 import matplotlib
-from tqdm.auto import tqdm
 
-from sailrl_lite.plots import FIGURES, Missing, Results, read_results
-from sailrl_lite.plots.results import ROOT
-from sailrl_lite.plots.style import save
+from sailrl_lite.plots.every import FIGURES, draw_all
+from sailrl_lite.plots.results import ROOT, read_results
 from sailrl_lite.study.logs import LOGS
-
-
-def draw_all(results: Results, out: Path, names: list[str] | None = None) -> dict[str, str]:
-    """Draw the figures into a folder as NAME.png and NAME.svg.
-
-    Returns:
-        Why a figure was left out, by name: what it needs is not there.
-    """
-    left_out = {}
-    for name in tqdm(names or list(FIGURES), desc="figures", unit="figure", leave=False):
-        try:
-            figure = FIGURES[name](results)
-        except Missing as missing:
-            left_out[name] = str(missing)
-        else:
-            save(figure, out / name)
-    return left_out
 
 
 def main() -> None:

@@ -1,0 +1,48 @@
+"""All figures of the study: `FIGURES` names each, as its files are named, and the function that draws it."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from matplotlib.figure import Figure
+from tqdm.auto import tqdm
+
+from sailrl_lite.plots import claims, curves, gallery, questions, reward, shares, tables
+from sailrl_lite.plots.results import Missing, Results
+from sailrl_lite.plots.style import save
+
+FIGURES: dict[str, Callable[[Results], Figure]] = {
+    **gallery.DRAWINGS,
+    "figure4": curves.figure4,
+    "figure5": shares.figure5,
+    **{name: partial(tables.table, name=name) for name in tables.TABLES},
+    "table5": tables.table5,
+    "table8": tables.table8,
+    "table10": tables.table10,
+    "reward-surfaces": lambda results: reward.surfaces(),
+    "cold-start": curves.cold_start,
+    "kl": curves.kl_over_training,
+    "modes": shares.modes,
+    "judge-and-truth": curves.judge_and_truth,
+    "collapse": curves.collapse,
+    **questions.QUESTIONS,
+    "claims-accuracy": lambda results: claims.claims(claims.ACCURACY),
+    "claims-thinking": lambda results: claims.claims(claims.THINKING),
+}
+
+
+def draw_all(results: Results, out: Path, names: list[str] | None = None) -> dict[str, str]:
+    """Draw the figures into a folder as NAME.png and NAME.svg.
+
+    Returns:
+        Why a figure was left out, by name: what it needs is not there.
+    """
+    left_out = {}
+    for name in tqdm(names or list(FIGURES), desc="figures", unit="figure", leave=False):
+        try:
+            figure = FIGURES[name](results)
+        except Missing as missing:
+            left_out[name] = str(missing)
+        else:
+            save(figure, out / name)
+    return left_out
