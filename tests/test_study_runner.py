@@ -57,7 +57,7 @@ tests = ["plain", "marked", "dressed"]
 seeds = 1
 
 [arms.long]
-steps = 6
+steps = 5
 seeds = 1
 
 [arms.started]
@@ -177,8 +177,8 @@ def test_runs_leave_logs_are_not_repeated_and_are_made_again_when_their_arm_chan
     assert (table["accuracy"] * table["n"]).sum() / table["n"].sum() == pytest.approx(shares["marked"])
     assert [path.name for path in (out / "logs" / "responses").iterdir() if "-1" in path.name] == []
 
-    again = study(arms, "all", seeds=None)
-    assert again.made == [] and sorted(again.skipped) == list(made)  # the broken arm fails again
+    again = study(arms, "one", "two", "long", "started", seeds=None)
+    assert again.made == [] and sorted(again.skipped) == list(made)
     arms.write_text(ARMS.replace('reward = "answer-only"', 'reward = "additive"'))
     changed = study(arms, "both")
     assert changed.made == ["two-0"] and changed.skipped == ["one-0"]
@@ -238,7 +238,7 @@ def test_ctrl_c_stops_every_run_with_a_checkpoint(arms, capfd):
     folder = arms.parent / "out" / "work" / "long-0"
     steps = len((folder / "metrics.csv").read_text().splitlines()) - 1
     states = [json.loads(file.read_text()) for file in folder.glob("trainer/*/trainer_state.json")]
-    assert 1 <= steps < 6 and max(state["global_step"] for state in states) == 2 * steps
+    assert 1 <= steps < 5 and max(state["global_step"] for state in states) == 2 * steps
     assert not (folder / "error.txt").exists()
     assert study(arms, "long").made == ["long-0"]
 
@@ -276,14 +276,14 @@ def test_the_commands_tell_what_is_there_and_what_an_arm_has_reached(arms, capfd
     assert "2 made, 0 there already, 1 failed" in printed and "no learned judge in nowhere" in printed
     assert re.search(r"accuracy reasoning +[\d.]+ ± [\d.]+", printed)
     arms.write_text(ARMS.replace('about = "the cascade"', "alpha = 0.5"))
-    assert main(["study", "run", "both", "--seeds", "1", "--quiet", *places(arms)]) == 0
+    assert main(["study", "run", "one", "--seeds", "1", "--quiet", *places(arms)]) == 0
     capfd.readouterr()
     assert main(["study", "status", *places(arms)]) == 0
     lines = [line.split() for line in capfd.readouterr().out.splitlines()]
     table = {line[0]: line[1:] for line in lines}
     assert table["one"][:5] == ["2", "1", "1", "0", "0"]  # the second seed's log is of the arm as it was
     assert table["broken"] == ["1", "0", "0", "0", "1", "-"]
-    assert table["two"][0:2] == ["1", "1"] and int(table["two"][5]) >= 1
+    assert table["two"] == ["1", "0", "0", "0", "0", "-"] and int(table["one"][5]) >= 1
     assert main(["study", "list", "--arms", str(arms)]) == 0
     printed = capfd.readouterr().out
     assert "alpha" not in printed and "both     one, two" in printed and "started" in printed
