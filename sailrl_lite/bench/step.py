@@ -113,8 +113,12 @@ def run(kind: str, config: RLConfig, folder: Path) -> dict[str, Any]:
         entry.get("tokens", entry.get("completions/mean_length")) for entry in trainer.state.log_history
     ]
     split = {part: clock.seconds[part] / config.steps for part in PARTS}
+    response = float(np.mean([t for t in tokens if t]))
+    rollouts = config.steps * config.prompts * config.rollouts
+    rows = [entry["rows/trained"] for entry in trainer.state.log_history if "rows/trained" in entry]
     return {"wall": marks[:, 0], "cpu": marks[:, 1], "split": split, "rewards": rewards,
-            "tokens": float(np.mean([t for t in tokens if t])), "policy": policy}  # fmt: skip
+            "tokens": response, "prompt": trainer.state.num_input_tokens_seen / rollouts - response,
+            "trained": sum(rows) / rollouts, "policy": policy}  # fmt: skip
 
 
 def matmul_rate(seconds: float = 0.5) -> float:
@@ -128,19 +132,27 @@ def matmul_rate(seconds: float = 0.5) -> float:
 
 
 def step_operations(
-    policy: Policy, config: RLConfig, prompt: int, response: float, patches: int = 32
+    policy: Policy, config: RLConfig, prompt: float, response: float, trained: float, patches: int = 32
 ) -> float:
-    """Operations of one step without any saving: every rollout read, written, and trained on once.
+    """Operations of one step that nothing saves: a prompt and its picture are read once to write the rollouts
+    and once to train on them; what carries no gradient is not trained on.
 
-    Two a weight and token in a forward pass, twice that again in a backward pass; attention is left out.
+    Two a weight and token in a forward pass, twice that again in a backward pass. Attention, norms and the
+    optimizer are left out, and so is KL, which only measures.
+
+    Args:
+        prompt, response: mean lengths in tokens.
+        trained: share of the rollouts that carry a gradient.
     """
-    vision = sum(p.numel() for p in policy.model.visual.parameters())
+    visual = policy.model.visual
+    merger = sum(p.numel() for p in visual.merger.parameters())
+    vision = sum(p.numel() for p in visual.parameters()) - merger
     text = sum(p.numel() for p in policy.model.language_model.layers.parameters())
     head = policy.lm_head.weight.numel()
-    rows = config.prompts * config.rollouts
-    forward = 2 * (vision * patches + text * (prompt + response) + head * response)
-    read_once = 2 * config.prompts * (vision * patches + text * prompt)
-    return read_once + rows * 2 * (text + head) * response + rows * 3 * forward
+    merged = patches // policy.config.vision_config.spatial_merge_size**2
+    read = config.prompts * (vision * patches + merger * merged + text * prompt)
+    write = config.prompts * config.rollouts * (text + head) * response
+    return 2 * (read + write) * (1 + 3 * trained)
 
 
 def verifier_seconds(config: RLConfig) -> float:
@@ -183,8 +195,13 @@ def main(steps: int = 8, turns: int = 2, threads: int = 1) -> None:
     for what, values in medians.items():
         print(f"\nstock / ours, {what}: {values['stock'] / values['ours']:.2f}", end="")
     rate = matmul_rate()
-    operations = step_operations(results["ours"][0]["policy"], config, 35, results["ours"][0]["tokens"])
+    ours = results["ours"][0]
+    operations = step_operations(ours["policy"], config, ours["prompt"], ours["tokens"], ours["trained"])
     floor = operations / rate
-    print(f"\n\nfloor: {operations / 1e9:.0f} GFLOP a step / {rate / 1e9:.0f} GFLOP/s = {floor:.2f} s")
+    print(
+        f"\n\nfloor: {operations / 1e9:.0f} GFLOP a step / {rate / 1e9:.0f} GFLOP/s = {floor:.2f} s", end=""
+    )
+    print(f", {floor / medians['cpu']['ours']:.0%} of our CPU seconds")
+    print(f"  prompts of {ours['prompt']:.0f} tokens, {ours['trained']:.0%} of the rollouts trained on")
     share = verifier_seconds(config) / medians["wall"]["ours"]
     print(f"exact verifier: {100 * share:.2f}% of a step")
