@@ -26,7 +26,7 @@
 # - which claims of Tables 3, 4, 5, 7, 8, 9, 10 and Figure 4 hold in the micro-world, and which do not;
 # - how to add an arm of your own in three lines, and run it.
 #
-# **Time:** about a minute and a half on two CPU cores to run, three quarters of an hour to read.
+# **Time:** about a minute on two CPU cores to run, three quarters of an hour to read.
 
 # %%
 RUNG = "preview"  # the rung of the ladder; the others come with later releases
@@ -368,8 +368,8 @@ assert abs(by_hand - float(claim.ours)) < 0.01
 
 # %% [markdown]
 # Two cautions about our own numbers. A small model reads its answer off its trace, so a sound trace and a
-# right answer come together; at 8 billion parameters there are more ways to be right by luck. And both arms
-# train on exact labels.
+# right answer come together; a large one may have more ways to be right without it. And our judge
+# is exact; section 9 has others.
 #
 # ### Figure 4: does reasoning collapse?
 # The paper's most striking picture: under the answer reward alone accuracy rises while consistency *falls*.
@@ -451,8 +451,8 @@ display(Markdown(
 # %% [markdown]
 # ## 9. The finer choices: Tables 7 to 10
 # **Table 7: binary or continuous scores.** The paper finds 0/1 better than a score anywhere in $[0, 1]$, and
-# suspects the judge's noise. Here the judge can be exact, so the two can be told apart: continuous scores
-# with an exact judge, and both with one that errs in 10% of what it says.
+# puts it down to judges that cannot tell 0.7 from 0.8. Here the judge can be exact, so the two can be told
+# apart: continuous scores with an exact judge, and both with one that errs in 10% of what it says.
 
 # %%
 tables.table(results, "table7")

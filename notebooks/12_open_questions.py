@@ -15,9 +15,9 @@
 # # Open questions: what the paper left untested
 #
 # A paper fixes a dozen numbers and moves on: $\alpha = 0.9$, no KL term, five rollouts, a filter on pass@4.
-# Was any of them needed? With a 7-billion model each question costs days of eight GPUs. In the micro-world it
-# costs minutes, and the truth about every trace is known. Eight questions, with what was run, what came out,
-# and what it does *not* say.
+# Was any of them needed? With 8 billion parameters and 64 GPUs nobody asks twice. In the micro-world a run
+# takes minutes, and the truth about every trace is known. Eight questions, with what was run, what came
+# out, and what it does *not* say.
 #
 # **At the end you will know**
 # - what $\alpha$ does to an advantage, and what the share for the format is good for;
@@ -211,9 +211,10 @@ against("sft", ["kl-0"], **columns)
 # by; a chat model has much farther to fall.
 #
 # ## 5. Which problems to train on
-# The paper keeps problems with $0 <$ pass@4 $< 1$, where **pass@4 is the share of four tries that are right**
-# (not the usual pass@k). The idea: a group whose rollouts all do the same has no advantage. Let the shipped
-# policy try 130 problems: four tries to choose by, and then a fresh group of five, as RL would draw it.
+# The paper keeps STEM problems with $0 <$ pass@4 $< 1$, where **pass@4 is the share of four tries that are
+# right** (not the usual pass@k). The idea: a group whose rollouts all do the same has no advantage. Let the
+# shipped policy try 130 problems: four tries to choose by, and then a fresh group of five, as RL would draw
+# it.
 
 # %%
 from sailrl_lite.training.models import load_checkpoint
@@ -521,7 +522,7 @@ for text in texts:
 # - a budget of tokens for thinking; several answers and a vote at test time, against one long trace;
 # - why overthinking errs: misled by its own trace, out of tokens, or a right first reading changed;
 # - seconds beside tokens;
-# - and the one that this world cannot answer: which of all this holds at a thousand times the size.
+# - and the one that this world cannot answer: which of all this holds at thousands of times the size.
 #
 # ## 11. Exercises
 # **Exercise 1 (easy).** $\alpha = 0.5$, the right decision, the right answer, one of the three sub-rewards
