@@ -10,7 +10,7 @@ import pytest
 from matplotlib.colors import to_rgb
 from PIL import Image
 
-from sailrl_lite.plots import claims, tables
+from sailrl_lite.plots import claims, questions, tables
 from sailrl_lite.plots.curves import figure4
 from sailrl_lite.plots.every import FIGURES, draw_all
 from sailrl_lite.plots.gallery import GALLERIES
@@ -19,6 +19,7 @@ from sailrl_lite.plots.reward import surface
 from sailrl_lite.plots.shares import OUTCOMES
 from sailrl_lite.plots.style import ARMS, KINDS, PAPER, STYLE_FILE, VERDICTS, save
 from sailrl_lite.rewards import REWARDS, Components
+from sailrl_lite.rewards.combinations import ALPHA
 from sailrl_lite.study.arms import load_study
 from sailrl_lite.study.logs import Log, write_log
 from sailrl_lite.study.registered import load_claims
@@ -33,7 +34,7 @@ METRICS = (
 def write_logs(folder, arms=None, seeds=2, steps=6):
     """Logs of random numbers for arms of the study, in the shape in which the study writes them."""
     study = load_study()
-    for arm in (study.arms[name] for name in arms or study.arms):
+    for arm in (study.arms[name] for name in arms or ARMS):
         for seed in range(seeds):
             rng = np.random.default_rng([*arm.name.encode(), seed])
             rows = steps if arm.rl else 0
@@ -238,8 +239,25 @@ def test_galleries_hold_the_first_problem_of_a_family_that_keeps_the_rule(logs):
 # ---- told apart by every reader
 
 
-def test_every_arm_of_the_study_has_a_look():
-    assert set(ARMS) == set(load_study().arms)
+def test_knobs_say_what_the_arms_are():
+    """The settings on the axes, and the families held out, are those of arms.toml."""
+    arms = {name: arm.rl for name, arm in load_study().arms.items()}
+
+    def said(knob):
+        return {arm: float(text) for arm, text in questions.KNOBS[knob].settings.items()}
+
+    alpha = {arm: ALPHA if arms[arm].alpha is None else arms[arm].alpha for arm in said("open-alpha")}
+    assert said("open-alpha") == alpha
+    assert said("open-rollouts") == {arm: arms[arm].rollouts for arm in said("open-rollouts")}
+    assert said("open-labels") == {arm: arms[arm].label_noise for arm in said("open-labels")}
+    assert len({arms[arm].rollouts * arms[arm].prompts for arm in said("open-rollouts")}) == 1
+    for arm in ("kl-0", "kl-0.01", "kl-0.05", "kl-0.1"):
+        assert arms[arm].kl == float(arm.removeprefix("kl-"))
+        assert set(FAMILIES) - set(arms[arm].families) == set(questions.HELD_OUT)
+
+
+def test_looks_are_those_of_arms():
+    assert set(ARMS) <= set(load_study().arms)
 
 
 def test_every_registered_claim_has_a_place():
@@ -257,7 +275,9 @@ def test_reported_systems_have_a_name():
 
 def _looks_together():
     study = load_study()
-    groups = [[ARMS[arm] for arm in arms] for name, arms in study.groups.items() if name != "table10"]
+    groups = [
+        [ARMS[arm] for arm in arms if arm in ARMS] for name, arms in study.groups.items() if name != "table10"
+    ]
     return [*groups, list(KINDS.values()), list(VERDICTS.values())]
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from sailrl_lite.plots.results import Missing, Results
+from sailrl_lite.plots.results import Missing, Results, of_kind
 from sailrl_lite.plots.style import ARMS, BLUE, RED, WIDTH, use_style
 from sailrl_lite.response import parse_response
 from sailrl_lite.rewards.components import answer_reward
@@ -48,7 +48,7 @@ def _overthinking(always: pd.DataFrame, full: pd.DataFrame) -> pd.Series:
 
 
 def _lucky(only: pd.DataFrame, full: pd.DataFrame) -> pd.Series:
-    return _unsound(only) & (only["accuracy"] == 1)
+    return _unsound(only) & (only["accuracy"] == 1) & only["family"].isin(of_kind("reasoning"))
 
 
 def _mended(before: pd.DataFrame, after: pd.DataFrame) -> pd.Series:
@@ -63,7 +63,7 @@ GALLERIES: dict[str, Gallery] = {
     ),
     "figure1-lucky": Gallery(
         "In the place of Figure 1, bottom: lucky success",
-        "answer only is right after a trace that is not sound (beside it the full system, whatever it says)",
+        "reasoning is asked for and answer only is right after an unsound trace; beside it the full system",
         ("answer-only", "cascade"), _lucky,
     ),
     "figure6-mended": Gallery(
@@ -88,17 +88,17 @@ def gallery(results: Results, name: str) -> Figure:
         [_card(problem, rows.loc[identity, "response"]) for rows in (left, right)]
         for identity, problem in zip(picked, problems, strict=True)
     ]
-    heights = [max(8, *map(len, row)) for row in cards]
+    questions = [textwrap.wrap(problem.question.replace("\n", " "), 24) for problem in problems]
+    heights = [max(7 + len(lines), *map(len, row)) for lines, row in zip(questions, cards, strict=True)]
     use_style()
     figure, axes = plt.subplots(
-        len(picked), 3, figsize=(WIDTH, 0.9 + 0.17 * sum(heights) + 0.25 * len(picked)), squeeze=False,
+        len(picked), 3, figsize=(WIDTH, 0.9 + 0.155 * sum(heights) + 0.25 * len(picked)), squeeze=False,
         width_ratios=(1, 1.75, 1.75), height_ratios=heights,
     )  # fmt: skip
-    for row, problem, texts, height in zip(axes, problems, cards, heights, strict=True):
+    for row, problem, question, texts, height in zip(axes, problems, questions, cards, heights, strict=True):
         row[0].imshow(problem.image)
         row[0].set_anchor("N")
-        question = textwrap.fill(problem.question.replace("\n", " "), 26)
-        row[0].set_xlabel(f"{question}\n\nright answer: {problem.gold}", loc="left")
+        row[0].set_xlabel("\n".join([*question, "", f"right answer: {problem.gold}"]), loc="left")
         for axis, arm, lines in zip(row[1:], spec.arms, texts, strict=True):
             _write(axis, lines, height)
             axis.set_title(ARMS[arm].label, loc="left")
@@ -144,7 +144,7 @@ def _card(problem: Problem, text: str) -> list[tuple[str, str]]:
 
 def _write(axis: Axes, lines: list[tuple[str, str]], height: int) -> None:
     for k, (line, color) in enumerate(lines):
-        axis.text(0.02, 1 - (k + 0.3) / height, line, va="top", color=color, family="monospace", fontsize=8,
+        axis.text(0.02, 1 - (k + 0.3) / (height + 0.5), line, va="top", color=color, family="monospace", fontsize=8,
                   transform=axis.transAxes)  # fmt: skip
 
 
