@@ -488,6 +488,24 @@ for claim in table6.itertuples():
     ))  # fmt: skip
 
 # %% [markdown]
+# How to read such a table, whichever way it comes out? Two forces pull in opposite directions. The product
+# pushes only what is right in every way, and pushes it harder (section 4): that is for it. The sum learns
+# from more groups, and from the parts of a failure that were well done: that is for the sum, the more so the
+# colder the start and the shorter the run. And *hacking* needs a cheap way to a good part of the reward that
+# is not the way to the rest. A judge that can be pleased is one; the exact judge here leaves few. So a result
+# holds for a start, a budget and a judge, the paper's as well as ours. What had each arm to learn from? Means
+# over training and seeds:
+
+# %%
+logged = results.curves[results.curves["arm"].isin(["cascade", *arms])].copy()
+logged["groups with spread, of those drawn"] = logged["groups/informative"] / logged["groups/drawn"]
+names = {"content/nonzero": "rollouts with content", "entropy": "entropy a token", "kl": "KL to SFT a token"}
+by_arm = logged.rename(columns=names).groupby("arm")
+learnt_from = by_arm[["groups with spread, of those drawn", *names.values()]].mean()
+display(learnt_from.round(3))
+assert learnt_from["groups with spread, of those drawn"].between(0, 1).all()
+
+# %% [markdown]
 # How did the runs get there? The cold start over training: the share of rollouts with any content reward, and
 # the cascade reward by exact truth, which is one yardstick for all arms, whatever each was paid.
 
@@ -523,18 +541,18 @@ assert np.allclose(counted.sum(), 1) and len(seed_0["cascade"]) == len(seed_0["a
 
 # %% [markdown]
 # One seed is one seed: the intervals of section 7 say what of this is more than chance. To see some: the
-# first problem on which the policy of the *sum* is right by an unsound trace and that of the *product* is
-# not.
+# first problem that the policy of the *sum* (left) answers rightly by an unsound trace, while that of the
+# *product* (right) is right in every way.
 
 # %%
-unsound = sorted_out == "right, unsound trace"
-found = np.flatnonzero(unsound["additive"] & ~unsound["cascade"])
-counter = int((unsound["cascade"] & ~unsound["additive"]).sum())
-print(f"{len(found)} such problems of {len(unsound)}; the other way round {counter}")
-if len(found):
-    two = [components_of(seed_0[arm].iloc[found[0]]) for arm in ("additive", "cascade")]
-    shown = [seed_0[arm].iloc[found[0]].response for arm in ("additive", "cascade")]
-    figures.rollouts(two[0][0], shown, [c for _, c in two], REWARDS["cascade"])
+lucky, sound_and_right = sorted_out == "right, unsound trace", sorted_out == "sound and right"
+found = np.flatnonzero(lucky["additive"] & sound_and_right["cascade"])
+other = np.flatnonzero(lucky["cascade"] & sound_and_right["additive"])
+print(f"{len(found)} such problems of {len(lucky)}; the other way round {len(other)}")
+for k in found[:1]:
+    two = [seed_0[arm].iloc[k] for arm in ("additive", "cascade")]
+    graded_two = [components_of(row)[1] for row in two]
+    figures.rollouts(components_of(two[0])[0], [row.response for row in two], graded_two, REWARDS["cascade"])
     plt.show()
 
 # %% [markdown]
