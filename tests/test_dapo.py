@@ -26,7 +26,7 @@ from sailrl_lite.training import passing, shared_prompt
 from sailrl_lite.training.callbacks import StopBetweenBatches
 from sailrl_lite.training.dapo import CLIP_HIGH, CLIP_LOW, Dapo, DapoTrainer, group_advantages, has_spread
 from sailrl_lite.training.data import rl_dataset
-from sailrl_lite.training.models import build_policy, build_processor, load_checkpoint
+from sailrl_lite.training.models import build_policy, build_processor, load_checkpoint, save_checkpoint
 from sailrl_lite.training.rl import train_rl
 from sailrl_lite.training.runs import Interrupted, claim_folder, last_checkpoint
 from sailrl_lite.world.problems import make_problem
@@ -500,16 +500,25 @@ def gradients(trainer, function, batch):
     return logps * kept, entropies * kept, {n: p.grad for n, p in trainer.model.named_parameters()}
 
 
-def of_shipped(tmp_path, **options):
+def of_shipped(tmp_path, checkpoint=SHIPPED, **options):
     """A batch of the shipped policy, whose prompts and responses are of many lengths."""
-    trainer = make_trainer(SHIPPED, tmp_path, by_token, max_completion_length=48, **options)
+    trainer = make_trainer(checkpoint, tmp_path, by_token, max_completion_length=48, **options)
     return trainer, batch_of(trainer)
 
 
-@pytest.mark.parametrize("piece", [64, 5])
-def test_reading_a_prompt_once_changes_no_log_probability_entropy_or_gradient(tmp_path, monkeypatch, piece):
+@pytest.fixture(scope="module")
+def other_architecture(tmp_path_factory):
+    processor = build_processor()
+    policy = build_policy(processor, 0, architecture="qwen3_vl")
+    return save_checkpoint(policy, processor, tmp_path_factory.mktemp("qwen3") / "policy")
+
+
+@pytest.mark.parametrize(("shipped", "piece"), [(True, 32), (True, 5), (False, 5)])
+def test_reading_a_prompt_once_changes_no_log_probability_entropy_or_gradient(
+    tmp_path, monkeypatch, other_architecture, shipped, piece
+):
     monkeypatch.setattr(shared_prompt, "_PIECE", piece)
-    trainer, batch = of_shipped(tmp_path)
+    trainer, batch = of_shipped(tmp_path, SHIPPED if shipped else other_architecture)
     assert sum(batch["num_images"]) < len(batch["num_images"])  # something is shared
     assert len(set(batch["prompt_mask"].sum(1).tolist())) > 1  # and something padded, on both sides
     assert len(set(batch["completion_mask"].sum(1).tolist())) > 1
