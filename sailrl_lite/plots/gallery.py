@@ -144,7 +144,8 @@ def _card(problem: Problem, text: str) -> list[tuple[str, str]]:
 
 def _write(axis: Axes, lines: list[tuple[str, str]], height: int) -> None:
     for k, (line, color) in enumerate(lines):
-        axis.text(0.02, 1 - (k + 0.3) / (height + 0.5), line, va="top", color=color, family="monospace", fontsize=8,
+        top = 1 - (k + 0.3) / (height + 0.5)
+        axis.text(0.02, top, line, va="top", color=color, family="monospace", fontsize=8,
                   transform=axis.transAxes)  # fmt: skip
 
 
