@@ -21,8 +21,8 @@ class Log:
     """What a run leaves.
 
     Attributes:
-        head: arm, seed, hash, frozen, settings, versions, python, platform, git, started, wall_seconds,
-            cpu_seconds; see `sailrl_lite.study.worker`.
+        head: arm, seed, hash, settings, frozen, versions, python, platform, git, start (None, or which policy
+            RL started from), started, wall_seconds, cpu_seconds; see `sailrl_lite.study.provenance`.
         metrics: a row a step of RL: `step` from 1 on, `reward`, `answer`, ... as in metrics.csv; empty
             where the arm has no RL.
         evaluation: a row for each `tests` set, `kind`, `family` and `needs_thinking`: `n` responses,
