@@ -13,7 +13,10 @@ from sailrl_lite.judges.prompt import screen
 from sailrl_lite.judges.protocol import DIMENSIONS, Verdict
 from sailrl_lite.judges.reply import read_reply
 from sailrl_lite.study import spine
+from sailrl_lite.study.arms import Run, load_study
 from sailrl_lite.study.evaluation import evaluate, unseen_problems
+from sailrl_lite.study.logs import read_logs
+from sailrl_lite.study.worker import problems_of
 from sailrl_lite.training.models import load_checkpoint
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -78,3 +81,15 @@ def test_the_recorded_llm_judged_the_labelled_set_as_the_data_readme_says():
         wrong, fine = row.n_false_pass + row.n_true_fail, row.n_true_pass + row.n_false_fail
         line = f"| {name} | {right} of 54 | {row.n_false_pass} of {wrong} | {row.n_false_fail} of {fine} |"
         assert f"{line} {row.kappa:.2f} |" in stated
+
+
+def test_the_logs_of_the_study_are_of_this_world_and_these_arms():
+    arms = load_study().arms
+    for log in read_logs():
+        run = Run(arms[log.head["arm"]], log.head["seed"])
+        assert log.head["hash"] == run.hash, (
+            f"{run.name} was made by other code or settings; run the study again"
+        )
+        assert len(log.metrics) == run.arm.steps
+        asked = sum(len(problems_of(tests, run.arm.per_family)) for tests in run.arm.tests)
+        assert log.evaluation["n"].sum() == asked
