@@ -232,6 +232,13 @@ def test_an_effect_that_varies_from_seed_to_seed_is_not_clear(tmp_path):
     assert row["verdict"] == "not reproduced" and row["why"].endswith("the interval of 5 seeds includes 0")
 
 
+def test_an_interval_beyond_both_margins_says_nothing_of_equality(tmp_path):
+    swings = {"accuracy": lambda kind, seed: 0.1 * (seed - 2)}
+    row = verdict(logs_of(tmp_path, {"cascade": swings, "additive": {}}), expect="equal", margin=3.0)
+    assert float(row["ci_low"]) < -3 and float(row["ci_high"]) > 3
+    assert row["why"].endswith("the interval of 5 seeds includes the margin of 3")
+
+
 def test_the_correction_counts_all_testable_claims(tmp_path):
     logs = logs_of(tmp_path, {"cascade": by(1.5), "additive": {}})
     alone = claim_table(logs, [a_claim()]).iloc[0]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from sailrl_lite.errors import SailRLError
+from sailrl_lite.paper import REPORTED
 from sailrl_lite.study.arms import TestSet
 from sailrl_lite.study.logs import LOGS, curves, evaluations, read_logs
 from sailrl_lite.study.measured import measured
@@ -14,7 +15,6 @@ from sailrl_lite.study.statistics import interval, paired
 from sailrl_lite.world.problems import FAMILIES
 
 ROOT = LOGS.parent.parent.parent
-REPORTED = ROOT / "data" / "paper" / "reported.csv"
 SMOOTH = 5  # steps of a curve that are averaged
 
 Spread = tuple[float, float, float]  # mean and the ends of its 95% interval over seeds; NaN without one

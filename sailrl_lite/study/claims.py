@@ -80,7 +80,8 @@ def judge(claim: Claim, found: Comparison, p: float, tested: int) -> tuple[str, 
     mean, low, high = (scale(claim.measure) * x for x in (found.mean, found.low, found.high))
     border = {"equal": claim.margin, "not lower": -claim.margin}.get(claim.expect, 0.0)
     if claim.expect == "equal":
-        holds, decided = abs(mean) < border, min(abs(low), abs(high)) > border or max(-low, high) < border
+        holds = abs(mean) < border
+        decided = max(-low, high) < border if holds else low > border or high < -border
     else:
         holds = mean < border if claim.expect == "lower" else mean > border
         decided = not low <= border <= high

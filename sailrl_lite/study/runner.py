@@ -191,7 +191,8 @@ class _Runner:
     def _failed(self, job: Job, why: str) -> None:
         first = why.split("\n")[0]
         self.outcome.failed[job.name] = first
-        write_text(job.folder / "error.txt", why.rstrip() + "\n")
+        with contextlib.suppress(SailRLError):  # a full disk must not end the other runs as well
+            write_text(job.folder / "error.txt", why.rstrip() + "\n")
         tqdm.write(f"{job.name} failed: {first}")
 
     def _show(self) -> None:
