@@ -328,7 +328,7 @@ def scored_trace(problem: Problem, think: str, answer: str) -> Figure:
         why = "" if finding.passed else f"   {', '.join(finding.failed)}: {finding.reason}"
         axes[1].text(0.02, 0.96 - 0.095 * row, f"{mark} {str(finding.statement)[:30]}{why}"[:80], va="top",
                      color=color, family="monospace", fontsize=8.2, transform=axes[1].transAxes,
-                     clip_on=True)  # fmt: skip
+                     clip_on=True, parse_math=False)  # fmt: skip
     axes[1].set_title("Line by line")
     scores, shares = ([*vars(verdict.scores(c)).values()] for c in (False, True))
     names = ["$d_1$ logic", "$d_2$ grounding", "$d_3$ consistency", "$R_{think}$"]

@@ -129,8 +129,8 @@ def test_what_the_paper_reports_is_said_with_its_figures():
         ('measure = "accuracy"', 'mesure = "accuracy"', "has no entry 'mesure'; did you mean 'measure'"),
         ('"SAIL-VL2-8B-LongCoT"', '"SAIL-VL3"', "no figure for table1, SAIL-VL3, average"),
         ('families = ["exists"]', 'families = ["exist"]', "t2-hallucination: there is no family 'exist'"),
-        ('statement = "LongCoT', 'note = "LongCoT', "claim t1-sft lacks the entry 'statement'"),
-        ('reference = "kl-0"', 'reference = "sft"', "question kl: name a group of arms.toml"),
+        ('statement = "RL with', 'note = "RL with', "claim t1-rl lacks the entry 'statement'"),
+        ('reference = "kl-0"', 'reference = "cascade"', "question kl: name a group of arms.toml"),
         ("[[claim]]", "[[claim", "is no TOML"),
     ],
 )

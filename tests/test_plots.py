@@ -93,20 +93,8 @@ def logs(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def claims_file(monkeypatch, tmp_path):
-    """A table of claims with each verdict; one claim has no interval yet."""
-    verdicts = [*VERDICTS, "untestable here"]
-    table = pd.DataFrame({
-        "id": ["t1-sft", "t5-trigger-perception", "t5-tokens-perception", "f4-logic-rises", "t2-sft"],
-        "artifact": "table1", "statement": "it is so",
-        "reported": "+2", "ours": [0.1, 0.0, -0.1, 0.02, None], "ci_low": [0.05, -0.1, -0.2, 0, None],
-        "ci_high": [0.15, 0.1, -0.05, 0.1, None], "seeds": 5, "p_adjusted": 0.01, "verdict": verdicts,
-        "why": "",
-    })  # fmt: skip
-    file = tmp_path / "claims.csv"
-    table.to_csv(file, index=False)
-    monkeypatch.setattr(claims, "CLAIMS", file)
-    yield file
+def closed():
+    yield
     plt.close("all")
 
 
@@ -125,15 +113,14 @@ def test_every_figure_is_drawn_and_the_same_logs_give_the_same_bytes(logs, tmp_p
             assert "<dc:date>" not in (tmp_path / "one" / file).read_text(), file
 
 
-def test_a_figure_whose_logs_are_missing_is_left_out_and_said(tmp_path, claims_file):
+def test_a_figure_whose_logs_are_missing_is_left_out_and_said(tmp_path):
     write_logs(tmp_path / "some", ["base", "sft"], seeds=1)
-    claims_file.unlink()
     names = ["table1", "figure4", "figure1-lucky", "open-alpha", "claims-accuracy", "reward-surfaces"]
     left_out = draw_all(read_results(tmp_path / "some"), tmp_path / "out", names)
     assert list(left_out) == names[:-1]
     assert left_out["table1"] == "there is no run of cascade"
     assert "responses of answer-only" in left_out["figure1-lucky"]
-    assert "study report" in left_out["claims-accuracy"]
+    assert left_out["claims-accuracy"] == "no claim has an interval yet"
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
         "reward-surfaces.png",
         "reward-surfaces.svg",

@@ -9,11 +9,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from sailrl_lite.plots.results import ROOT, Missing
+from sailrl_lite.plots.results import Missing, Results
 from sailrl_lite.plots.style import VERDICTS, WIDTH, use_style
+from sailrl_lite.study.claims import claim_table
+from sailrl_lite.study.logs import read_logs
 from sailrl_lite.study.registered import load_claims
 
-CLAIMS = ROOT / "data" / "claims.csv"
 ACCURACY = {"accuracy, points": ("accuracy",)}  # what is on the axis: the measures that share it
 THINKING = {
     "trigger rate, points": ("trigger_rate",),
@@ -25,25 +26,23 @@ THINKING = {
 }  # fmt: skip
 
 
-def claims(units: Mapping[str, Sequence[str]]) -> Figure:
-    """The claims of data/claims.csv that have an interval, a panel a unit.
+def claims(results: Results, units: Mapping[str, Sequence[str]]) -> Figure:
+    """The claims that have an interval, a panel a unit, as in data/claims.csv.
 
     Args:
         units: `ACCURACY` or `THINKING`.
 
     Raises:
-        Missing: there is no such file, or no claim in it has an interval yet.
+        Missing: no claim has an interval yet.
     """
-    try:
-        table = pd.read_csv(CLAIMS)
-    except FileNotFoundError:
-        raise Missing("data/claims.csv is not there; write it by: sailrl-lite study report") from None
-    measures = {claim.id: claim.measure for claim in load_claims()[0]}
-    table = table[table["ci_low"].notna()]
+    registered = load_claims()[0]
+    table = claim_table(read_logs(results.folder), registered)
+    measures = {claim.id: claim.measure for claim in registered}
+    table = table[table["ci_low"] != ""]
     own = table["id"].map(measures)
     parts = {unit: part for unit, names in units.items() if len(part := table[own.isin(names)])}
     if not parts:
-        raise Missing("no claim of data/claims.csv has an interval yet")
+        raise Missing("no claim has an interval yet")
     use_style()
     lengths = [len(part) for part in parts.values()]
     figure, axes = plt.subplots(

@@ -71,7 +71,7 @@ def figure4(results: Results) -> Figure:
         axis.set_xlabel(f"step (mean of {SMOOTH})")
         axis.set_title(_TITLES[column])
     theirs[0].set(ylabel="reported,\nread off its curves", ylim=(0.4, 1))
-    ours[0].set_ylabel("ours, 95% intervals\nover seeds")
+    ours[0].set_ylabel("ours, all rollouts,\n95% intervals")
     legend(above, theirs[0], 2)
     legend(under, ours[0], 3)
     figure.suptitle("Figure 4: what the Thinking Reward does to traces over training")

@@ -26,8 +26,8 @@ FIGURES: dict[str, Callable[[Results], Figure]] = {
     "judge-and-truth": curves.judge_and_truth,
     "collapse": curves.collapse,
     **questions.QUESTIONS,
-    "claims-accuracy": lambda results: claims.claims(claims.ACCURACY),
-    "claims-thinking": lambda results: claims.claims(claims.THINKING),
+    "claims-accuracy": partial(claims.claims, units=claims.ACCURACY),
+    "claims-thinking": partial(claims.claims, units=claims.THINKING),
 }
 
 

@@ -146,7 +146,7 @@ def _write(axis: Axes, lines: list[tuple[str, str]], height: int) -> None:
     for k, (line, color) in enumerate(lines):
         top = 1 - (k + 0.3) / (height + 0.5)
         axis.text(0.02, top, line, va="top", color=color, family="monospace", fontsize=8,
-                  transform=axis.transAxes)  # fmt: skip
+                  transform=axis.transAxes, parse_math=False)  # fmt: skip
 
 
 def _line(said: str, failed: tuple[str, ...], reason: str) -> list[tuple[str, str]]:

@@ -101,7 +101,8 @@ def _with_note(why: str, claim: Claim) -> str:
 def open_table(logs: Sequence[Log], questions: Sequence[Question]) -> pd.DataFrame:
     """A row for each question, measure and arm, with `OPEN_COLUMNS`; values in points where they are shares.
 
-    `says` is the difference to the reference with its 95% interval, uncorrected: these are no tests.
+    `says` is the difference to the reference (of dressed questions: to the same arm's plain ones) with its
+    95% interval, uncorrected: these are no tests.
     """
     table, groups = evaluations(logs), load_study().groups
     rows = [
@@ -121,13 +122,20 @@ def _open_row(table: pd.DataFrame, question: Question, arm: str, show: Mapping[s
     name = ", ".join([show["measure"], *show.get("kinds", ()), *show.get("families", ())])
     name += f" ({show['tests']})" if "tests" in show else ""
     numbers = ["" if math.isnan(x) else f"{factor * x:.2f}" for x in interval(list(own.values()))]
-    says = "the reference"
-    if arm != question.reference:
-        found = paired(own, measured(table, question.reference, **show))
-        mean, low, high = (f"{factor * x:+.2f}" for x in (found.mean, found.low, found.high))
-        says = f"{mean} ({low} to {high}) against {question.reference}"
-        if found.low <= 0 <= found.high:
-            says += ": no clear difference"
-        elif found.seeds < 2:
-            says = f"fewer than two seeds in common with {question.reference}"
+    base = measured(table, question.reference, **show)
+    against = question.reference
+    if show.get("tests") == "dressed":  # the question is what the dress does to one and the same policy
+        base, against = (
+            measured(table, arm, **{k: v for k, v in show.items() if k != "tests"}),
+            "plain questions",
+        )
+    elif arm == question.reference:
+        return (question.question, arm, name, *numbers, str(len(own)), "the reference")
+    found = paired(own, base)
+    mean, low, high = (f"{factor * x:+.2f}" for x in (found.mean, found.low, found.high))
+    says = f"{mean} ({low} to {high}) against {against}"
+    if found.low <= 0 <= found.high:
+        says += ": no clear difference"
+    elif found.seeds < 2:
+        says = f"fewer than two seeds in common with {against}"
     return (question.question, arm, name, *numbers, str(len(own)), says)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pandas as pd
+from scipy import stats
 
 from sailrl_lite.errors import SailRLError
 from sailrl_lite.files import write_text
@@ -70,6 +71,7 @@ def claims_markdown(table: pd.DataFrame) -> str:
     """The table of claims, with the number of each verdict."""
     counts = Counter(table["verdict"]).most_common()
     summary = f"Of {len(table)} claims: " + ", ".join(f"{count} {verdict}" for verdict, count in counts) + "."
+    summary += _power(table)
     rows, last = [], ""
     for row in table.to_dict("records"):
         place = "" if row["artifact"] == last else _place(row["artifact"])
@@ -80,6 +82,21 @@ def claims_markdown(table: pd.DataFrame) -> str:
         last = row["artifact"]
     head = ("", "claim", "reported", "ours (95%)", "seeds", "adjusted p", "verdict", "why")
     return f"{summary}\n\n{_markdown(head, rows)}"
+
+
+def _power(table: pd.DataFrame) -> str:
+    """How large a difference had to be; "" where no claim was tested."""
+    seeds = [int(n) for n in table.loc[table["p_adjusted"] != "", "seeds"]]
+    if not seeds:
+        return ""
+    needed = [
+        f"{stats.t.isf(0.025 / len(seeds), n - 1) / n**0.5:.1f} with {n} seeds" for n in sorted(set(seeds))
+    ]
+    return (
+        " `ours` is in points (relative tokens: in times those of direct answers). The seed is the unit, and p "
+        "is corrected for all claims, so the first passes from so many deviations over seeds: "
+        f"{', '.join(needed)}. A smaller difference is not refuted, but unseen."
+    )
 
 
 def arms_markdown(logs: Sequence[Log]) -> str:
