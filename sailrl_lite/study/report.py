@@ -93,8 +93,8 @@ def _power(table: pd.DataFrame) -> str:
         f"{stats.t.isf(0.025 / len(seeds), n - 1) / n**0.5:.1f} with {n} seeds" for n in sorted(set(seeds))
     ]
     return (
-        " `ours` is in points (relative tokens: in times those of direct answers). The seed is the unit, and p "
-        "is corrected for all claims, so the first passes from so many deviations over seeds: "
+        " `ours` is in points (relative tokens: in times those of direct answers). The seed is the unit, and "
+        "p is corrected for all claims, so the first passes from so many deviations over seeds: "
         f"{', '.join(needed)}. A smaller difference is not refuted, but unseen."
     )
 
