@@ -43,7 +43,7 @@ study: $(READY)  ## Make every run of the study that data/runs/study does not ha
 	$(BIN)/sailrl-lite study run all $(ARGS)
 
 figures: $(READY)  ## Draw every figure from the logs
-	$(BIN)/python -m sailrl_lite.plots $(ARGS)
+	$(BIN)/python -m sailrl_lite.figures $(ARGS)
 
 clean:  ## Remove the environment and all caches; runs/ stays
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

@@ -447,8 +447,8 @@ print({name: round(float(R[name].numpy()[lucky].mean()), 2) for name in R})
 # alone. `sailrl-lite study run table6` makes the logs again.
 
 # %%
-from sailrl_lite.plots import curves, tables
-from sailrl_lite.plots.results import gain, read_results
+from sailrl_lite.figures import curves, tables
+from sailrl_lite.figures.results import gain, read_results
 from sailrl_lite.study.report import CLAIMS
 
 results = read_results()

@@ -40,10 +40,10 @@ from scipy import stats
 
 from sailrl_lite import figures
 from sailrl_lite.config import check_rung
+from sailrl_lite.figures import curves, tables
+from sailrl_lite.figures.results import read_results, reported
+from sailrl_lite.figures.style import ARMS, BLUE, GREY, RED, use_style
 from sailrl_lite.paper import REPORTED
-from sailrl_lite.plots import curves, tables
-from sailrl_lite.plots.results import read_results, reported
-from sailrl_lite.plots.style import ARMS, BLUE, GREY, RED, use_style
 from sailrl_lite.study.arms import load_study
 from sailrl_lite.study.report import CLAIMS
 from sailrl_lite.study.statistics import RESOLUTION, holm, interval, paired

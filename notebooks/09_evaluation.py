@@ -43,8 +43,8 @@ from scipy import stats
 
 from sailrl_lite import figures, parse_response
 from sailrl_lite.config import SHIPPED, check_rung
-from sailrl_lite.plots.results import read_results, reported
-from sailrl_lite.plots.style import ARMS, BLUE, GREEN, GREY, ORANGE, RED, SKY, use_style
+from sailrl_lite.figures.results import read_results, reported
+from sailrl_lite.figures.style import ARMS, BLUE, GREEN, GREY, ORANGE, RED, SKY, use_style
 from sailrl_lite.study.evaluation import NEVER_THINK, evaluate, unseen_problems
 from sailrl_lite.study.statistics import RESOLUTION, holm, paired
 from sailrl_lite.training.models import load_checkpoint
@@ -399,7 +399,7 @@ display(Markdown("\n".join(lines)))
 # from a good one. Mode times answer times quality, for reasoning:
 
 # %%
-from sailrl_lite.plots.shares import OUTCOMES
+from sailrl_lite.figures.shares import OUTCOMES
 from sailrl_lite.world.verifier import DIMENSIONS
 
 
@@ -519,7 +519,7 @@ plt.show()
 # intervals over seeds. Our families *stand for* benchmarks: compare the steps, not the levels.
 
 # %%
-from sailrl_lite.plots import tables
+from sailrl_lite.figures import tables
 
 tables.table(results, "table1")
 plt.show()
@@ -549,7 +549,7 @@ display(Markdown("\n".join(lines)))
 # **Figure 5**: when does the full system think?
 
 # %%
-from sailrl_lite.plots import shares as share_figures
+from sailrl_lite.figures import shares as share_figures
 
 share_figures.figure5(results)
 plt.show()
@@ -642,7 +642,7 @@ assert row["p_adjusted"] == f"{corrected[NAME]:.2g}" and row["verdict"] == verdi
 # of the first crossing is clear; the rest is not, even where p is below 0.05.
 
 # %%
-from sailrl_lite.plots.style import VERDICTS
+from sailrl_lite.figures.style import VERDICTS
 
 ranked = sorted(known, key=p_of.get)
 use_style()
@@ -654,7 +654,12 @@ for verdict, look_of in VERDICTS.items():
     if places:
         axis.plot(places, [max(p_of[ranked[k]], 1e-12) for k in places], ls="", marker=look_of.marker,
                   color=look_of.color, label=f"{verdict}: {len(places)}")  # fmt: skip
-axis.set(yscale="log", xlabel="claims, by p", ylabel="p, uncorrected", title="Which claims are clear?")
+axis.set(
+    yscale="log",
+    xlabel="claims, by p",
+    ylabel="p, uncorrected (1e-12 or less below)",
+    title="Which claims are clear?",
+)
 axis.legend(loc="lower right")
 plt.show()
 clear = {name for name in known if corrected[name] < 0.05}
@@ -716,7 +721,7 @@ plt.show()
 # And with the intervals: first accuracy, then the rest.
 
 # %%
-from sailrl_lite.plots import claims as claim_figures
+from sailrl_lite.figures import claims as claim_figures
 
 claim_figures.claims(claim_figures.ACCURACY)
 plt.show()

@@ -40,9 +40,9 @@ from matplotlib import pyplot as plt
 
 from sailrl_lite import figures, parse_response
 from sailrl_lite.config import SHIPPED, check_rung
-from sailrl_lite.plots import curves, questions
-from sailrl_lite.plots.results import read_results
-from sailrl_lite.plots.style import ARMS, BLUE, GREEN, ORANGE, use_style
+from sailrl_lite.figures import curves, questions
+from sailrl_lite.figures.results import read_results
+from sailrl_lite.figures.style import ARMS, BLUE, GREEN, ORANGE, use_style
 from sailrl_lite.study.arms import load_study
 from sailrl_lite.study.statistics import interval, paired
 

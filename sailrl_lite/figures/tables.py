@@ -9,8 +9,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from sailrl_lite.plots.results import Results, Spread, gain, of_kind, reported, spread, stands_for
-from sailrl_lite.plots.style import ARMS, MEASURES, OTHERS, PAPER, WIDTH, Look, legend, use_style
+from sailrl_lite.figures.results import Results, Spread, gain, of_kind, reported, spread, stands_for
+from sailrl_lite.figures.style import ARMS, MEASURES, OTHERS, PAPER, WIDTH, Look, legend, use_style
 
 Row = Sequence[Spread]
 Series = Sequence[tuple[Look, Row]]  # what is compared, each with a value for each row

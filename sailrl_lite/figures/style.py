@@ -140,9 +140,25 @@ MEASURES: dict[str, str] = {
 }
 
 
+# Figures for the screen are wider than a page, so all that is written in them is larger.
+_SCREEN = {
+    "font.size": 12, "figure.titlesize": "large", "figure.titleweight": "normal", "axes.titlesize": 11,
+    "axes.labelsize": 10, "xtick.labelsize": 9, "ytick.labelsize": 9, "legend.fontsize": 9,
+    "legend.title_fontsize": 12, "legend.handlelength": 2, "axes.linewidth": 1.25, "grid.linewidth": 1,
+    "lines.linewidth": 1.5, "lines.markersize": 6, "hatch.linewidth": 1, "xtick.major.size": 6,
+    "ytick.major.size": 6, "xtick.major.width": 1.25, "ytick.major.width": 1.25, "savefig.dpi": 150,
+}  # fmt: skip
+
+
 def use_style() -> None:
-    """Set the style for all figures of this process."""
+    """Set the style of print for all figures of this process."""
     plt.style.use(["default", STYLE_FILE])
+
+
+def use_screen_style() -> None:
+    """Set the style of the screen for all figures of this process."""
+    use_style()
+    plt.rcParams.update(_SCREEN)
 
 
 def legend(figure: FigureBase, axis: Axes, columns: int) -> None:
@@ -151,7 +167,7 @@ def legend(figure: FigureBase, axis: Axes, columns: int) -> None:
     figure.legend(*handles, loc="outside lower center", ncols=columns, frameon=False)
 
 
-def save(figure: Figure, stem: Path) -> list[Path]:
+def save_both(figure: Figure, stem: Path) -> list[Path]:
     """Write a figure as STEM.png, in at most 256 colours, and STEM.svg; the same figure, the same bytes."""
     drawn, png, svg = io.BytesIO(), io.BytesIO(), io.BytesIO()
     figure.savefig(drawn, format="png")
@@ -163,3 +179,13 @@ def save(figure: Figure, stem: Path) -> list[Path]:
     for file, data in zip(files, (png, svg), strict=True):
         write_bytes(file, data.getvalue())
     return files
+
+
+def save(figure: Figure, path: str | Path) -> Path:
+    """Write a PNG whole; the same figure gives the same bytes."""
+    path = Path(path)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", metadata={"Software": None})
+    write_bytes(path, buffer.getvalue())
+    plt.close(figure)
+    return path

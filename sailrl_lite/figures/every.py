@@ -7,12 +7,12 @@ from pathlib import Path
 from matplotlib.figure import Figure
 from tqdm.auto import tqdm
 
-from sailrl_lite.plots import claims, curves, gallery, questions, reward, shares, tables
-from sailrl_lite.plots.results import Missing, Results
-from sailrl_lite.plots.style import save
+from sailrl_lite.figures import claims, curves, galleries, questions, reward, shares, tables
+from sailrl_lite.figures.results import Missing, Results
+from sailrl_lite.figures.style import save_both
 
 FIGURES: dict[str, Callable[[Results], Figure]] = {
-    **gallery.DRAWINGS,
+    **galleries.DRAWINGS,
     "figure4": curves.figure4,
     "figure5": shares.figure5,
     **{name: partial(tables.table, name=name) for name in tables.TABLES},
@@ -44,5 +44,5 @@ def draw_all(results: Results, out: Path, names: list[str] | None = None) -> dic
         except Missing as missing:
             left_out[name] = str(missing)
         else:
-            save(figure, out / name)
+            save_both(figure, out / name)
     return left_out

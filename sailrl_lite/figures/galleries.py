@@ -10,8 +10,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from sailrl_lite.plots.results import Missing, Results, of_kind
-from sailrl_lite.plots.style import ARMS, BLUE, RED, WIDTH, use_style
+from sailrl_lite.figures.results import Missing, Results, of_kind
+from sailrl_lite.figures.style import ARMS, BLUE, RED, WIDTH, use_style
 from sailrl_lite.response import parse_response
 from sailrl_lite.rewards.components import answer_reward
 from sailrl_lite.world.problems import Problem, make_problem

@@ -9,9 +9,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from sailrl_lite.plots.results import SMOOTH, Results, reported, spread
-from sailrl_lite.plots.style import ARMS, BAND, BLUE, KINDS, ORANGE, PAPER, WIDTH, Look, legend, use_style
-from sailrl_lite.plots.tables import dots
+from sailrl_lite.figures.results import SMOOTH, Results, reported, spread
+from sailrl_lite.figures.style import ARMS, BAND, BLUE, KINDS, ORANGE, PAPER, WIDTH, Look, legend, use_style
+from sailrl_lite.figures.tables import dots
 from sailrl_lite.study.arms import TestSet
 
 _FIGURE4 = {  # our metric: the paper's name

@@ -7,8 +7,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from sailrl_lite.plots.results import SMOOTH, Results, of_kind, reported, spread, stands_for
-from sailrl_lite.plots.style import (
+from sailrl_lite.figures.results import SMOOTH, Results, of_kind, reported, spread, stands_for
+from sailrl_lite.figures.style import (
     ARMS,
     BLUE,
     GREEN,

@@ -4,7 +4,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-from sailrl_lite.plots.style import WIDTH, use_style
+from sailrl_lite.figures.style import WIDTH, use_style
 from sailrl_lite.rewards import REWARDS, Components
 
 _GRID = np.linspace(0, 1, 41)

@@ -10,14 +10,14 @@ import pytest
 from matplotlib.colors import to_rgb
 from PIL import Image
 
-from sailrl_lite.plots import claims, questions, tables
-from sailrl_lite.plots.curves import figure4
-from sailrl_lite.plots.every import FIGURES, draw_all
-from sailrl_lite.plots.gallery import GALLERIES
-from sailrl_lite.plots.results import Missing, read_results
-from sailrl_lite.plots.reward import surface
-from sailrl_lite.plots.shares import OUTCOMES
-from sailrl_lite.plots.style import ARMS, KINDS, PAPER, STYLE_FILE, VERDICTS, save
+from sailrl_lite.figures import claims, questions, tables
+from sailrl_lite.figures.curves import figure4
+from sailrl_lite.figures.every import FIGURES, draw_all
+from sailrl_lite.figures.galleries import GALLERIES
+from sailrl_lite.figures.results import Missing, read_results
+from sailrl_lite.figures.reward import surface
+from sailrl_lite.figures.shares import OUTCOMES
+from sailrl_lite.figures.style import ARMS, KINDS, PAPER, STYLE_FILE, VERDICTS, save_both
 from sailrl_lite.rewards import REWARDS, Components
 from sailrl_lite.rewards.combinations import ALPHA
 from sailrl_lite.study.arms import load_study
@@ -130,7 +130,7 @@ def test_a_figure_whose_logs_are_missing_is_left_out_and_said(tmp_path):
 def test_one_seed_is_drawn_without_an_interval(tmp_path):
     write_logs(tmp_path, ["base", "sft", "cascade"], seeds=1)
     figure = FIGURES["table1"](read_results(tmp_path))
-    save(figure, tmp_path / "table1")
+    save_both(figure, tmp_path / "table1")
 
 
 def test_a_measure_or_test_set_that_is_not_logged_is_said(logs):

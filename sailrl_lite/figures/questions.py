@@ -8,8 +8,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-from sailrl_lite.plots.results import Results, of_kind, spread
-from sailrl_lite.plots.style import (
+from sailrl_lite.figures.results import Results, of_kind, spread
+from sailrl_lite.figures.style import (
     ARMS,
     BLUE,
     KINDS,
@@ -20,7 +20,7 @@ from sailrl_lite.plots.style import (
     legend,
     use_style,
 )
-from sailrl_lite.plots.tables import dots
+from sailrl_lite.figures.tables import dots
 from sailrl_lite.study.arms import TestSet
 from sailrl_lite.world.problems import FAMILIES
 

@@ -1,17 +1,17 @@
-"""Draw every figure of the study: `python -m sailrl_lite.plots`."""
+"""Draw every figure of the study: `python -m sailrl_lite.figures`."""
 
 import argparse
 from pathlib import Path
 
 import matplotlib
 
-from sailrl_lite.plots.every import FIGURES, draw_all
-from sailrl_lite.plots.results import ROOT, read_results
+from sailrl_lite.figures.every import FIGURES, draw_all
+from sailrl_lite.figures.results import ROOT, read_results
 from sailrl_lite.study.logs import LOGS
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m sailrl_lite.plots", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m sailrl_lite.figures", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(FIGURES)}; all by default")
     parser.add_argument("--logs", type=Path, default=LOGS, help="folder of the study's logs")
     parser.add_argument("--out", type=Path, default=ROOT / "figures", help="folder of the figures")

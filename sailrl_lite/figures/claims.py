@@ -9,8 +9,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from sailrl_lite.plots.results import Missing, Results
-from sailrl_lite.plots.style import VERDICTS, WIDTH, use_style
+from sailrl_lite.figures.results import Missing, Results
+from sailrl_lite.figures.style import VERDICTS, WIDTH, use_style
 from sailrl_lite.study.claims import claim_table
 from sailrl_lite.study.logs import read_logs
 from sailrl_lite.study.registered import load_claims
