@@ -563,8 +563,8 @@ display(Markdown(
 # %% [markdown]
 # ## 10. From a claim to a verdict
 # Who looks first and claims afterwards will find something. Our claims were **registered**: written down,
-# with arms, measure, problems and direction, before the first run that counts
-# (`git log sailrl_lite/study/claims.toml` shows when). What one of them looks like:
+# with arms, measure, problems and direction, before the first run that counts. What came later are notes
+# (`git log -p sailrl_lite/study/claims.toml` shows both). What one of them looks like:
 
 # %%
 from sailrl_lite.study.registered import CLAIMS_FILE, load_claims
@@ -723,11 +723,11 @@ plt.show()
 # %%
 from sailrl_lite.figures import claims as claim_figures
 
-claim_figures.claims(claim_figures.ACCURACY)
+claim_figures.claims(results, claim_figures.ACCURACY)
 plt.show()
 
 # %%
-claim_figures.claims(claim_figures.THINKING)
+claim_figures.claims(results, claim_figures.THINKING)
 plt.show()
 
 # %% [markdown]
