@@ -33,7 +33,7 @@ def add_run_options(
     parser: argparse.ArgumentParser, out: str, config: type[RLConfig | SFTConfig | JudgeConfig]
 ) -> None:
     usual = config()
-    names = ", ".join(f.name for f in fields(config))
+    names = ", ".join("noise.slip (and so on)" if f.name == "noise" else f.name for f in fields(config))
     parser.add_argument("--out", type=Path, default=Path(out), help="folder of the run")
     parser.add_argument("--rung", default="preview", help="of the ladder; so far there is preview")
     parser.add_argument("--seed", type=int, help=f"of data, sampling and weights (default: {usual.seed})")
