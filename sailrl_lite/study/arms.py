@@ -37,6 +37,7 @@ class Arm:
         tests: the sets of problems that the policy answers in the end: "plain"; "marked", with the shortcut's
             mark on every picture; "dressed", plain questions in mathematical words and the reverse.
         forced_direct: a direct answer is put into the policy's mouth when it is measured.
+        greedy: it is measured at temperature 0 rather than 1.
         given: what the file says of it, its start and the budget, as it is written there.
     """
 
@@ -49,6 +50,7 @@ class Arm:
     per_family: int
     tests: tuple[TestSet, ...]
     forced_direct: bool
+    greedy: bool
     given: Mapping[str, Any]
 
     @property
@@ -77,6 +79,7 @@ class Run:
             "per_family": arm.per_family,
             "tests": list(arm.tests),
             "forced_direct": arm.forced_direct,
+            "greedy": arm.greedy,
         }
 
     @property
@@ -170,7 +173,7 @@ def _arm(
     shared: dict[str, Any],
 ) -> Arm:
     where = f"[arms.{name}]"
-    own = ("about", "start", "rl", "seeds", "tests", "forced_direct")
+    own = ("about", "start", "rl", "seeds", "tests", "forced_direct", "greedy")
     _check_names(where, entry, (*own, *(f.name for f in fields(RLConfig))))
     start, tests = entry.get("start", ""), tuple(entry.get("tests", ("plain",)))
     if start and start not in starts:
@@ -189,13 +192,24 @@ def _arm(
     else:
         rl = None
     per_family, forced = shared["per_family"], entry.get("forced_direct", False)
+    greedy = entry.get("greedy", False)
     given = {
         "start": _said(starts.get(start, {})),
         "rl": budget | _said(settings) if rl else None,
-        "measured": [per_family, list(tests), forced],
+        "measured": [per_family, list(tests), forced, *(["greedy"] if greedy else [])],
     }
     return Arm(
-        name, entry.get("about", ""), start, policies.get(start), rl, seeds, per_family, tests, forced, given
+        name,
+        entry.get("about", ""),
+        start,
+        policies.get(start),
+        rl,
+        seeds,
+        per_family,
+        tests,
+        forced,
+        greedy,
+        given,
     )
 
 

@@ -87,7 +87,8 @@ def measured(policy: Path, run: Run) -> pd.DataFrame:
     tables = []
     for tests in run.arm.tests:
         problems = problems_of(tests, run.arm.per_family)
-        rows = evaluate(model, processor, problems, prefill, seed=run.seed, bar=None)
+        temperature = 0.0 if run.arm.greedy else 1.0
+        rows = evaluate(model, processor, problems, prefill, temperature, run.seed, bar=None)
         tables.append(rows.assign(tests=tests))
     return pd.concat(tables, ignore_index=True)
 
