@@ -114,6 +114,27 @@ def disguise(results: Results) -> Figure:
     return figure
 
 
+def sharpening(results: Results) -> Figure:
+    """What of the gain of RL is left when the SFT policy, too, gives its likeliest answer."""
+    arms = ("sft", "answer-only", "cascade")
+    looks = {"": Look("sampled", BLUE, "o"), "-greedy": Look("greedy", ORANGE, "s", "--")}
+    found = {
+        kind: [
+            (look, [spread(results.scores(f"{arm}{how}", "accuracy", kind=kind), 100) for arm in arms])
+            for how, look in looks.items()
+        ]
+        for kind in KINDS
+    }
+    use_style()
+    figure, axes = plt.subplots(1, 3, figsize=(WIDTH, 2.6), sharey=True)
+    for axis, (kind, series) in zip(axes, found.items(), strict=True):
+        dots(axis, [ARMS[arm].label for arm in arms], series)
+        axis.set(title=f"{kind}: accuracy, %", xlim=(-2, 102))
+    legend(figure, axes[0], 2)
+    figure.suptitle("Does RL teach, or does it sharpen what SFT knew?")
+    return figure
+
+
 def _panels(results: Results, spec: Knob, groups: Mapping[Look, Sequence[str]]) -> Figure:
     """A panel a measure, a line a group of families."""
     found = {
@@ -146,4 +167,5 @@ QUESTIONS: dict[str, Callable[[Results], Figure]] = {
     **{name: partial(knob, name=name) for name in KNOBS},
     "open-kl": kl_weight,
     "open-disguise": disguise,
+    "open-sharpening": sharpening,
 }
