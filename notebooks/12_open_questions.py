@@ -16,7 +16,7 @@
 #
 # A paper fixes a dozen numbers and moves on: $\alpha = 0.9$, no KL term, five rollouts, a filter on pass@4.
 # Was any of them needed? With 8 billion parameters and 64 GPUs nobody asks twice. In the micro-world a run
-# takes minutes, and the truth about every trace is known. Eight questions, with what was run, what came
+# takes minutes, and the truth about every trace is known. Nine questions, with what was run, what came
 # out, and what it does *not* say.
 #
 # **At the end you will know**
@@ -25,6 +25,7 @@
 # - which prompts teach something, by their pass rate and by the number of rollouts;
 # - how wrong labels and wrong judges push, and when a judge that errs can be *learnt*;
 # - whether the policy thinks because of the question or because of its words;
+# - how much of what RL gains is teaching, and how much only makes likelier what SFT knew;
 # - what is still open, and how to run it.
 #
 # **Time:** about a minute on two CPU cores to run, forty minutes to read.
@@ -37,6 +38,7 @@ import numpy as np
 import pandas as pd
 from IPython.display import Markdown, display
 from matplotlib import pyplot as plt
+from scipy import stats
 
 from sailrl_lite import figures, parse_response
 from sailrl_lite.config import SHIPPED, check_rung
@@ -84,9 +86,16 @@ display(Markdown(
     f"luck, and nothing here is corrected for that: these are explorations, no claims."
 ))  # fmt: skip
 
+# %%
+fewest = min(c.seeds for c in found.values())
+errors = stats.t.isf(0.025, fewest - 1)
+display(Markdown(
+    f"With {fewest} seeds an interval is {errors:.1f} standard errors to each side. So read the *ends*: "
+    "effects beyond them are unlikely, and everything between them is possible."
+))  # fmt: skip
+
 # %% [markdown]
-# With three seeds an interval is 4.3 standard errors to each side. So read the *ends*: effects beyond them
-# are unlikely, and everything between them is possible. This is the helper that makes the tables below:
+# This is the helper that makes the tables below:
 
 
 # %%
@@ -120,7 +129,7 @@ SOUND = {"of": "sound", "kind": "reasoning"}
 # knob turn? Take a group of four responses: sound and right, partly sound and right, wrong, malformed.
 
 # %%
-from sailrl_lite.rewards import Components, get_reward
+from sailrl_lite.rewards import Components, answer_reward, get_reward
 
 group = [
     Components(1, 1, 1, 1, 1, 1, "think", "written"),
@@ -511,8 +520,50 @@ for text in texts:
     print(f"{response.decision!s:7} {trace:44.44} -> {response.answer}")
 
 # %% [markdown]
-# ## 10. What is still open
-# Eight questions had runs. These had none, and each is an arm or two away:
+# ## 10. Teaching or sharpening?
+# Our teacher errs at random, so the SFT policy has learned to err at random: its *likeliest* response may be
+# better than a *sampled* one. Then a reward can raise the sampled accuracy without teaching anything new, by
+# making likelier what was likeliest already. Ask the shipped policy, no RL, both ways:
+
+# %%
+asked = [make_problem(family, k, "test") for family in ("add", "story", "pattern") for k in range(20)]
+questions_, images = [p.question for p in asked], [p.image for p in asked]
+share = {}
+for name, temperature in (("sampled", 1.0), ("greedy", 0.0)):
+    answers = respond(policy, processor, questions_, images, temperature=temperature, seed=SEED)
+    right = [answer_reward(parse_response(a), p.gold) for (a,), p in zip(answers, asked, strict=True)]
+    share[name] = float(np.mean(right))
+print({name: f"{value:.0%}" for name, value in share.items()})
+assert share["greedy"] > share["sampled"]
+
+# %% [markdown]
+# So a gain of RL that is measured on samples has two parts. The arms `*-greedy` are the same training, with
+# greedy answers to the same problems at the end:
+
+# %%
+questions.sharpening(results)
+plt.show()
+lines = ["| reasoning, RL less SFT, points | sampled | greedy |", "|---|---|---|"]
+for arm in ("answer-only", "cascade"):
+    cells = []
+    for how in ("", "-greedy"):
+        after, before = (
+            results.scores(f"{name}{how}", "accuracy", kind="reasoning").to_dict() for name in (arm, "sft")
+        )
+        c = paired(after, before)
+        cells.append(f"{100 * c.mean:+.1f} [{100 * c.low:.1f}, {100 * c.high:.1f}]")
+    lines.append(f"| {ARMS[arm].label} | {' | '.join(cells)} |")
+display(Markdown("\n".join(lines)))
+
+# %% [markdown]
+# Where the greedy column is at or below zero, RL here did not teach the policy to solve what it could not
+# solve: it made a noisy policy sure of itself. Read every gain over SFT in this course with that in mind; a
+# comparison of two arms with RL is not touched by it. Whether the same holds for a large model after SFT on
+# good traces is another question, and the account of the paper does not answer it: it does not say at which
+# temperature its models were evaluated.
+#
+# ## 11. What is still open
+# Nine questions had runs. These had none, and each is an arm or two away:
 #
 # - the mix of STEM and general questions in RL (`families` in an arm);
 # - labels from the model's own direct answers (notebook 05, exercise 3), in training;
@@ -524,7 +575,7 @@ for text in texts:
 # - seconds beside tokens;
 # - and the one that this world cannot answer: which of all this holds at thousands of times the size.
 #
-# ## 11. Exercises
+# ## 12. Exercises
 # **Exercise 1 (easy).** $\alpha = 0.5$, the right decision, the right answer, one of the three sub-rewards
 # failed, well formed. What does the cascade pay? And what if the same response is malformed?
 
