@@ -172,7 +172,7 @@ def collapse(results: Results) -> Figure:
             band(axis, curve, ARMS[arm])
         axis.set_title(_TITLES[column])
         axis.set_xlabel(f"step (mean of {SMOOTH})")
-    axes[0].set_ylabel("in training,\nmark on every picture")
+    axes[0].set(ylabel="in training,\nmark on every picture", ylim=(0, 1.02))
     panels = under.subplots(1, 2, sharey=True)
     for axis, (test, title) in zip(panels, titles.items(), strict=True):
         dots(axis, kinds, accuracy[test])
