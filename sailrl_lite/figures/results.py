@@ -92,7 +92,7 @@ def gain(after: pd.Series, before: pd.Series, scale: float = 1.0) -> Spread:
 
 
 def _by_seed(values: pd.Series) -> dict[int, float]:
-    return {int(seed): float(value) for seed, value in values.items()}  # type: ignore[call-overload]
+    return dict(zip(map(int, values.index.tolist()), map(float, values.tolist()), strict=True))
 
 
 def reported(artifact: str, metric: str = "accuracy_pct") -> pd.DataFrame:
