@@ -34,7 +34,7 @@ METRICS = (
 def write_logs(folder, arms=None, seeds=2, steps=6):
     """Logs of random numbers for arms of the study, in the shape in which the study writes them."""
     study = load_study()
-    for arm in (study.arms[name] for name in arms or ARMS):
+    for arm in (study.arms[name] for name in arms or study.arms):
         for seed in range(seeds):
             rng = np.random.default_rng([*arm.name.encode(), seed])
             rows = steps if arm.rl else 0
