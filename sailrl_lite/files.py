@@ -2,9 +2,11 @@
 
 import os
 import tempfile
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 from safetensors import SafetensorError
@@ -37,6 +39,16 @@ def write_bytes(path: str | Path, data: bytes) -> None:
         raise SailRLError(
             f"cannot write {path}: {error.strerror}; free some space or name another folder"
         ) from error
+
+
+def read_toml(file: Path, what: str) -> dict[str, Any]:
+    """The table in a TOML file; `what` it holds is named in the SailRLError if it cannot be read."""
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SailRLError(f"cannot read {what} in {file}: {error.strerror}") from error
+    except ValueError as error:
+        raise SailRLError(f"{file} is no TOML: {error}") from error
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cache
@@ -11,6 +10,7 @@ from typing import Any, Literal, TypeVar
 
 from sailrl_lite.config import SHIPPED, RLConfig, Settings, SFTConfig
 from sailrl_lite.errors import SailRLError, suggest
+from sailrl_lite.files import read_toml
 
 Config = TypeVar("Config", bound=Settings)
 ARMS_FILE = Path(__file__).with_name("arms.toml")
@@ -136,12 +136,7 @@ def load_study(file: Path = ARMS_FILE) -> Study:
         SailRLError: the file is missing or no TOML, or an entry of it is unknown or wrong; the message names
             the entry.
     """
-    try:
-        table = tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SailRLError(f"cannot read the arms in {file}: {error.strerror}") from error
-    except ValueError as error:
-        raise SailRLError(f"{file} is no TOML: {error}") from error
+    table = read_toml(file, "the arms")
     _check_names("the file", table, ("budget", "study", "starts", "arms", "groups"))
     shared = {"seeds": 5, "per_family": 80} | table.get("study", {})
     _check_names("[study]", shared, ("seeds", "per_family"))

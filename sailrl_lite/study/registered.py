@@ -1,12 +1,12 @@
 """The registered claims and open questions: `claims.toml`, read and checked."""
 
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
 from sailrl_lite.errors import SailRLError, suggest
+from sailrl_lite.files import read_toml
 from sailrl_lite.paper import reported
 from sailrl_lite.study.arms import load_study
 from sailrl_lite.world.problems import FAMILIES
@@ -54,12 +54,7 @@ def load_claims(file: Path = CLAIMS_FILE) -> tuple[list[Claim], list[Question]]:
     Raises:
         SailRLError: no such file, no TOML, or an entry is wrong; the message names it.
     """
-    try:
-        table = tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SailRLError(f"cannot read the claims in {file}: {error.strerror}") from error
-    except ValueError as error:
-        raise SailRLError(f"{file} is no TOML: {error}") from error
+    table = read_toml(file, "the claims")
     claims = [_entry(Claim, entry) for entry in table.get("claim", [])]
     questions = [_entry(Question, entry) for entry in table.get("question", [])]
     study = load_study()
