@@ -30,7 +30,7 @@
 # bottom.
 
 # %%
-RUNG = "preview"  # the rung of the ladder; the others come with later releases
+RUNG = "preview"  # the rung of the ladder: preview, single-gpu, node or paper
 SEED = 0
 
 import numpy as np
@@ -39,10 +39,11 @@ from IPython.display import display
 from matplotlib import pyplot as plt
 
 from sailrl_lite import figures, parse_response, render_response
-from sailrl_lite.config import RLConfig, check_rung
+from sailrl_lite.config import RLConfig
+from sailrl_lite.rungs import read_rung
 from sailrl_lite.world.problems import FAMILIES, make_problem
 
-check_rung(RUNG)
+read_rung(RUNG)
 
 # %% [markdown]
 # ## 1. The world

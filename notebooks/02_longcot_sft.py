@@ -30,7 +30,7 @@
 # **Time:** about two minutes on two CPU cores to run, half an hour to read.
 
 # %%
-RUNG = "preview"  # the rung of the ladder; the others come with later releases
+RUNG = "preview"  # the rung of the ladder: preview, single-gpu, node or paper
 SEED = 0
 
 import copy
@@ -46,14 +46,15 @@ from IPython.display import display
 from matplotlib import pyplot as plt
 
 from sailrl_lite import figures
-from sailrl_lite.config import SHIPPED, check_rung
+from sailrl_lite.config import SHIPPED
 from sailrl_lite.response import DIRECT, THINK
+from sailrl_lite.rungs import read_rung
 from sailrl_lite.training.data import numbered, sft_dataset
 from sailrl_lite.training.models import TAGS, load_checkpoint
 from sailrl_lite.world.problems import FAMILIES, make_problem
 from sailrl_lite.world.teacher import CLEAN, Noise, teach
 
-check_rung(RUNG)
+read_rung(RUNG)
 
 # %% [markdown]
 # ## 1. Which tokens count

@@ -29,7 +29,7 @@
 # **Time:** about a minute on two CPU cores to run, forty minutes to read.
 
 # %%
-RUNG = "preview"  # the rung of the ladder; the others come with later releases
+RUNG = "preview"  # the rung of the ladder: preview, single-gpu, node or paper
 JUDGE = "learned"  # of section 9; or "noisy:exact,false_pass=0.3,false_fail=0.02", "llm:MODEL,base_url=URL"
 SEED = 0
 
@@ -42,12 +42,12 @@ from IPython.display import display
 from matplotlib import pyplot as plt
 
 from sailrl_lite import figures, parse_response, render_response
-from sailrl_lite.config import check_rung
 from sailrl_lite.rewards import REWARDS, Scores, thinking_reward
+from sailrl_lite.rungs import read_rung
 from sailrl_lite.training.reward import grade
 from sailrl_lite.world.problems import FAMILIES, Fact, make_problem
 
-check_rung(RUNG)
+read_rung(RUNG)
 pd.set_option("display.max_colwidth", 200)
 
 # %% [markdown]

@@ -29,7 +29,7 @@
 # **Time:** about a minute on two CPU cores to run, three quarters of an hour to read.
 
 # %%
-RUNG = "preview"  # the rung of the ladder; the others come with later releases
+RUNG = "preview"  # the rung of the ladder: preview, single-gpu, node or paper
 SEED = 0
 
 import numpy as np
@@ -39,16 +39,16 @@ from matplotlib import pyplot as plt
 from scipy import stats
 
 from sailrl_lite import figures
-from sailrl_lite.config import check_rung
 from sailrl_lite.figures import curves, tables
 from sailrl_lite.figures.results import read_results, reported
 from sailrl_lite.figures.style import ARMS, BLUE, GREY, RED, use_style
 from sailrl_lite.paper import REPORTED
+from sailrl_lite.rungs import read_rung
 from sailrl_lite.study.arms import load_study
 from sailrl_lite.study.report import CLAIMS
 from sailrl_lite.study.statistics import RESOLUTION, holm, interval, paired
 
-check_rung(RUNG)
+read_rung(RUNG)
 results = read_results()
 claims = pd.read_csv(CLAIMS, dtype=str).fillna("")
 

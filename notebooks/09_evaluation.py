@@ -30,7 +30,7 @@
 # **Time:** about a minute on two CPU cores to run, three quarters of an hour to read.
 
 # %%
-RUNG = "preview"  # the rung of the ladder; the others come with later releases
+RUNG = "preview"  # the rung of the ladder: preview, single-gpu, node or paper
 SEED = 0
 
 import math
@@ -42,15 +42,16 @@ from matplotlib import pyplot as plt
 from scipy import stats
 
 from sailrl_lite import figures, parse_response
-from sailrl_lite.config import SHIPPED, check_rung
+from sailrl_lite.config import SHIPPED
 from sailrl_lite.figures.results import read_results, reported
 from sailrl_lite.figures.style import ARMS, BLUE, GREEN, GREY, ORANGE, RED, SKY, use_style
+from sailrl_lite.rungs import read_rung
 from sailrl_lite.study.evaluation import NEVER_THINK, evaluate, unseen_problems
 from sailrl_lite.study.statistics import RESOLUTION, holm, paired
 from sailrl_lite.training.models import load_checkpoint
 from sailrl_lite.world.problems import FAMILIES, make_problem
 
-check_rung(RUNG)
+read_rung(RUNG)
 results = read_results()
 
 # %% [markdown]

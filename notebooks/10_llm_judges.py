@@ -28,7 +28,7 @@
 # **Time:** about a minute on two CPU cores to run, forty-five minutes to read.
 
 # %%
-RUNG = "preview"  # the rung of the ladder; the others come with later releases
+RUNG = "preview"  # the rung of the ladder: preview, single-gpu, node or paper
 SEED = 0
 
 import json
@@ -45,11 +45,12 @@ from IPython.display import display
 from matplotlib import pyplot as plt
 
 from sailrl_lite import figures
-from sailrl_lite.config import SHIPPED, check_rung
+from sailrl_lite.config import SHIPPED
 from sailrl_lite.judges.protocol import DIMENSIONS, Case, Judge, NoVerdict, Scores, Verdict
 from sailrl_lite.judges.specs import get_judge
+from sailrl_lite.rungs import read_rung
 
-check_rung(RUNG)
+read_rung(RUNG)
 JUDGE = os.environ.get("SAILRL_JUDGE", "recorded")  # yours: a judge's text such as "llm:MODEL,base_url=URL"
 pd.set_option("display.max_colwidth", 110)
 

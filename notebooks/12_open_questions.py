@@ -31,7 +31,7 @@
 # **Time:** about a minute on two CPU cores to run, forty minutes to read.
 
 # %%
-RUNG = "preview"  # the rung of the ladder; the others come with later releases
+RUNG = "preview"  # the rung of the ladder: preview, single-gpu, node or paper
 SEED = 0
 
 import numpy as np
@@ -41,14 +41,15 @@ from matplotlib import pyplot as plt
 from scipy import stats
 
 from sailrl_lite import figures, parse_response
-from sailrl_lite.config import SHIPPED, check_rung
+from sailrl_lite.config import SHIPPED
 from sailrl_lite.figures import curves, questions
 from sailrl_lite.figures.results import read_results
 from sailrl_lite.figures.style import ARMS, BLUE, GREEN, ORANGE, use_style
+from sailrl_lite.rungs import read_rung
 from sailrl_lite.study.arms import load_study
 from sailrl_lite.study.statistics import interval, paired
 
-check_rung(RUNG)
+read_rung(RUNG)
 results = read_results()
 study = load_study()
 

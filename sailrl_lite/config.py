@@ -1,14 +1,13 @@
-"""Run configurations: every value of a run in one printable object, with defaults for the preview rung."""
+"""Run configurations: every value of a run in one printable object; the defaults are the preview rung's."""
 
-import difflib
-import json
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import ClassVar, Literal, get_args
 
 from sailrl_lite.errors import SailRLError
-from sailrl_lite.judges.specs import essence, read_spec
+from sailrl_lite.judges.specs import read_spec
 from sailrl_lite.rewards import get_reward
+from sailrl_lite.settings import Settings
 from sailrl_lite.world.problems import get_family
 from sailrl_lite.world.teacher import Noise
 
@@ -21,100 +20,13 @@ Overlong = Literal["mask", "keep"]
 Scale = Literal["none", "group"]
 Architecture = Literal["qwen2_5_vl", "qwen3_vl"]
 Lessons = Literal["full", "direct"]
-RUNGS = ("preview", "single-gpu", "node", "paper")
-
-
-def check_rung(name: str) -> None:
-    """Raise SailRLError unless `name` is a rung of the ladder that is there."""
-    if name not in RUNGS:
-        raise SailRLError(f"unknown rung {name!r}; the ladder is {', '.join(RUNGS)}")
-    if name != "preview":
-        raise SailRLError(f"the rung {name!r} is not there yet; use 'preview'")
-
-
-_RATES = "noise."  # the teacher's error rates are named `noise.slip` and so on where they are text
-
-
-class Settings:
-    """What all configurations can do. `ranges` are the least and the greatest value of a setting."""
-
-    ranges: ClassVar[dict[str, tuple[float, float]]]
-    choices: ClassVar[dict[str, tuple[str, ...]]] = {}
-
-    def check(self) -> None:
-        """Raise SailRLError where a value is out of its range or not among the choices."""
-        for name, (least, greatest) in self.ranges.items():
-            value = getattr(self, name)
-            if value is not None and not least <= value <= greatest:  # NaN is in no range
-                raise SailRLError(f"{name} must lie in [{least:g}, {greatest:g}], not {value}")
-        for name, known in self.choices.items():
-            if getattr(self, name) not in known:
-                raise SailRLError(f"{name} cannot be {getattr(self, name)!r}; use one of {', '.join(known)}")
-
-    def fixed(self) -> dict[str, Any]:
-        """The settings that a resumed run must share with what it goes on with: all but a judge's limits."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
-        return values | ({"judge": essence(values["judge"])} if "judge" in values else {})
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), indent=2) + "\n"  # type: ignore[call-overload]
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """The configuration that `to_json` wrote.
-
-        Raises:
-            SailRLError: the text is no configuration of this kind.
-        """
-        try:
-            values = json.loads(text)
-            values |= {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
-            if "noise" in values:
-                values["noise"] = Noise(**values["noise"])
-            return cls(**values)
-        except (TypeError, ValueError, AttributeError):
-            raise SailRLError(f"this is no configuration of a run: {text[:60]!r}") from None
-
-    def with_values(self, values: dict[str, str]) -> Self:
-        """A copy with some values set from text, as in `--set learning_rate=1e-4` or `--set noise.slip=0.3`.
-
-        Raises:
-            SailRLError: an unknown name (the message suggests the nearest), or a text of the wrong type.
-        """
-        known = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
-        if "noise" in known:
-            known |= {_RATES + name: rate for name, rate in asdict(known["noise"]).items()}
-        read: dict[str, Any] = {}
-        for name, text in values.items():
-            if name not in known:
-                near = difflib.get_close_matches(name, known, 1)
-                hint = f"did you mean {near[0]!r}?" if near else f"known names: {', '.join(known)}"
-                raise SailRLError(f"unknown setting {name!r}; {hint}")
-            read[name] = _read(name, text, known[name])
-        rates = {name.removeprefix(_RATES): read.pop(name) for name in list(read) if name.startswith(_RATES)}
-        if rates:
-            read["noise"] = replace(known["noise"], **rates)
-        return replace(self, **read)  # type: ignore[type-var]
-
-
-def _read(name: str, text: str, like: Any) -> Any:
-    """The value of a text, of the type of the default it replaces."""
-    try:
-        if isinstance(like, bool):
-            return {"true": True, "false": False}[text.lower()]
-        if isinstance(like, int | float):
-            return type(like)(text)
-        if like is None:
-            return float(text)
-        if isinstance(like, tuple):
-            return tuple(part.strip() for part in text.split(",") if part.strip())
-        if isinstance(like, str):
-            return text
-    except (KeyError, ValueError):
-        pass
-    raise SailRLError(f"setting {name!r} cannot be {text!r}; the default is {like!r}")
-
-
+Weights = Literal["full", "lora", "4bit"]
+Dtype = Literal["float32", "bfloat16"]
+Attention = Literal["sdpa", "flash_attention_2", "eager"]
+Engine = Literal["trl", "verl"]
+Sharding = Literal["none", "zero3", "fsdp2"]
+Sampler = Literal["transformers", "vllm"]
+VllmMode = Literal["colocate", "server"]
 _SEEDS, _COUNT, _RATE = (0, 2**32 - 1), (1, 10**6), (1e-9, 0.1)
 
 
@@ -125,17 +37,90 @@ def check_seed(seed: int) -> None:
 
 
 @dataclass(frozen=True)
+class PolicyConfig(Settings):
+    """How the weights of a checkpoint are loaded, and which of them are trained.
+
+    Attributes:
+        weights: "full" trains all, "lora" adapters beside the frozen ones, "4bit" the same with the frozen
+            ones in four bits (bitsandbytes).
+        lora_rank, lora_alpha: of the adapters. Their dropout is always 0: rollouts and training must be of
+            one policy.
+        dtype: in which the weights are held.
+        attention: the implementation that transformers uses.
+        max_pixels: larger pictures are made smaller; 0 is no limit beside the processor's own.
+        remote_code: allow Python code that comes with the checkpoint to be run, as SAIL-VL2 needs it.
+        revision: of a checkpoint of the hub; "" is its newest.
+    """
+
+    weights: Weights = "full"
+    lora_rank: int = 64
+    lora_alpha: int = 128
+    dtype: Dtype = "float32"
+    attention: Attention = "sdpa"
+    max_pixels: int = 0
+    remote_code: bool = False
+    revision: str = ""
+
+    ranges: ClassVar = {"lora_rank": (1, 1024), "lora_alpha": (1, 4096), "max_pixels": (0, 10**8)}
+    choices: ClassVar = {
+        "weights": get_args(Weights),
+        "dtype": get_args(Dtype),
+        "attention": get_args(Attention),
+    }
+
+
+@dataclass(frozen=True)
+class EngineConfig(Settings):
+    """On what a run is carried out. None of it changes what is learned, so a run may go on with another.
+
+    Attributes:
+        trainer: "trl", or "verl", for which `sailrl-lite export verl` writes the files.
+        processes: how many train together, one on each GPU; more than one are started by `accelerate launch`.
+        sharding: of weights, gradients and optimizer over the processes: "zero3" (DeepSpeed) or "fsdp2".
+        gradient_checkpointing: compute activations again in the backward pass rather than hold them.
+        sampler: of the rollouts: "transformers", in the training process, or "vllm".
+        vllm: "colocate" on the training GPUs, or "server", at `vllm_server`, on GPUs of its own.
+        vllm_server: the address of `trl vllm-serve`.
+        vllm_memory: share of a GPU's memory that a colocated vLLM takes.
+        vllm_gpus: GPUs that one copy of the policy is split over in vLLM (tensor parallel).
+    """
+
+    trainer: Engine = "trl"
+    processes: int = 1
+    sharding: Sharding = "none"
+    gradient_checkpointing: bool = False
+    sampler: Sampler = "transformers"
+    vllm: VllmMode = "colocate"
+    vllm_server: str = "http://localhost:8000"
+    vllm_memory: float = 0.3
+    vllm_gpus: int = 1
+
+    ranges: ClassVar = {"processes": (1, 10**5), "vllm_memory": (0.01, 0.99), "vllm_gpus": (1, 64)}
+    choices: ClassVar = {
+        "trainer": get_args(Engine),
+        "sharding": get_args(Sharding),
+        "sampler": get_args(Sampler),
+        "vllm": get_args(VllmMode),
+    }
+
+
+@dataclass(frozen=True)
 class SFTConfig(Settings):
-    """Supervised fine-tuning of the micro policy from scratch (paper section 3.4.1).
+    """Supervised fine-tuning (paper section 3.4.1); the defaults train the micro policy from scratch.
 
     Attributes:
         data: a file of curated rows to learn from; "" is the micro-world's teacher.
-        checkpoint: folder of the policy to start from, or "shipped"; "" is none, or with `data` the shipped
-            one.
+        checkpoint: folder of the policy to start from, its name on the hub, or "shipped"; "" is none, or with
+            `data` the shipped one.
         architecture, width, layers: of a policy that starts from nothing.
         lessons: "direct" has the teacher answer every question directly, whatever its label, so that the
             policy never thinks; "full" is judgment, trace and answer.
-        steps, batch: updates, and fresh lessons in each.
+        steps, batch: updates, and fresh lessons in each, of all processes together.
+        device_batch: lessons that go through a device at once; 0 is all that fall to it.
+        max_tokens: longer lessons are left out, for a cut would take image tokens or the answer; 0 is no
+            limit.
+        weight_decay, adam_beta2: of AdamW.
+        save_every: steps between checkpoints.
         captions: the first so many updates only describe pictures, as VLMs are first taught to see.
         noise: the teacher's error rates.
         shortcut: share of pictures that carry the answer mark.
@@ -147,20 +132,32 @@ class SFTConfig(Settings):
     steps: int = 3600
     captions: int = 600
     batch: int = 64
+    device_batch: int = 0
+    max_tokens: int = 0
     learning_rate: float = 2e-3
+    weight_decay: float = 0.01
+    adam_beta2: float = 0.98
+    save_every: int = 500
     architecture: Architecture = "qwen2_5_vl"
     lessons: Lessons = "full"
     width: int = 128
     layers: int = 4
     shortcut: float = 0.0
     noise: Noise = field(default_factory=Noise)
+    policy: PolicyConfig = field(default_factory=PolicyConfig)
+    engine: EngineConfig = field(default_factory=EngineConfig)
 
     ranges: ClassVar = {
         "seed": _SEEDS,
         "steps": _COUNT,
         "captions": (0, 10**6),
         "batch": _COUNT,
+        "device_batch": (0, 10**6),
+        "max_tokens": (0, 10**7),
         "learning_rate": _RATE,
+        "weight_decay": (0, 1),
+        "adam_beta2": (0.5, 0.99999),
+        "save_every": _COUNT,
         "width": (64, 4096),
         "layers": (1, 100),
         "shortcut": (0, 1),
@@ -174,10 +171,11 @@ class SFTConfig(Settings):
         rates = asdict(self.noise)
         for name, rate in rates.items():
             if not 0 <= rate <= 1:
-                raise SailRLError(f"{_RATES}{name} must lie in [0, 1], not {rate}")
+                raise SailRLError(f"noise.{name} must lie in [0, 1], not {rate}")
         errors = sum(rates.values()) - self.noise.wrong_label
         if errors > 1 + 1e-9:
             raise SailRLError(f"a trace holds one error at most: lower the rates of noise, {errors:g} in all")
+        device_rows("batch", self.batch, self.engine.processes, self.device_batch)
 
 
 @dataclass(frozen=True)
@@ -200,11 +198,14 @@ class JudgeConfig(Settings):
 
 @dataclass(frozen=True)
 class RLConfig(Settings):
-    """Reinforcement learning with DAPO (paper section 3.4.5, appendix A.2), sized for two CPU cores.
+    """Reinforcement learning with DAPO (paper section 3.4.5, appendix A.2); the defaults suit two CPU cores.
 
     Attributes:
-        steps: generation batches; each is `prompts` x `rollouts` responses and `updates` optimizer updates.
-        checkpoint: folder of the SFT policy; "" or "shipped" is the shipped one.
+        steps: generation batches; each is `prompts` x `rollouts` responses, of all processes together, and
+            `updates` optimizer updates.
+        checkpoint: folder of the SFT policy, or its name on the hub; "" or "shipped" is the shipped one.
+        device_batch: responses that go through a device at once in an update; 0 is all that fall to it.
+        max_prompt_tokens: longer prompts, picture included, are left out; 0 is no limit.
         data: a file of curated rows to learn from; "" is the micro-world.
         epochs: how often a run sees each problem (the paper: 3).
         reward: a name of `sailrl_lite.rewards`.
@@ -227,9 +228,11 @@ class RLConfig(Settings):
     prompts: int = 64
     rollouts: int = 5
     updates: int = 2
+    device_batch: int = 0
     epochs: int = 3
     learning_rate: float = 3e-4
     temperature: float = 1.0
+    max_prompt_tokens: int = 0
     max_new_tokens: int = 64
     reward: str = "cascade"
     judge: str = "exact"
@@ -246,6 +249,8 @@ class RLConfig(Settings):
     pass_high: float | None = None
     families: tuple[str, ...] = ()
     save_every: int = 20
+    policy: PolicyConfig = field(default_factory=PolicyConfig)
+    engine: EngineConfig = field(default_factory=EngineConfig)
 
     ranges: ClassVar = {
         "seed": _SEEDS,
@@ -253,9 +258,11 @@ class RLConfig(Settings):
         "prompts": _COUNT,
         "rollouts": (2, 1000),  # a group of one has no baseline
         "updates": _COUNT,
+        "device_batch": (0, 10**6),
         "epochs": _COUNT,
         "learning_rate": _RATE,
         "temperature": (0.01, 100),
+        "max_prompt_tokens": (0, 10**7),
         "max_new_tokens": _COUNT,
         "alpha": (0, 1),
         "refills": (0, 100),
@@ -281,6 +288,13 @@ class RLConfig(Settings):
             get_family(family)
         if self.prompts * self.rollouts % self.updates:
             raise SailRLError("prompts x rollouts must be a multiple of updates: all updates are of one size")
+        if self.prompts % self.engine.processes:
+            raise SailRLError(
+                f"prompts must be a multiple of engine.processes, not {self.prompts} of "
+                f"{self.engine.processes}: the rollouts of a prompt stay in one process"
+            )
+        update = self.prompts * self.rollouts // self.updates
+        device_rows("prompts x rollouts / updates", update, self.engine.processes, self.device_batch)
         if self.filtered and self.data:
             raise SailRLError(
                 "pass_low and pass_high choose among problems of the micro-world; "
@@ -296,6 +310,75 @@ class RLConfig(Settings):
         return self.pass_low is not None or self.pass_high is not None
 
 
-def checkpoint_of(config: RLConfig | JudgeConfig | SFTConfig) -> Path:
+@dataclass(frozen=True)
+class EvaluateConfig(Settings):
+    """Measuring a policy on unseen problems of the micro-world.
+
+    Attributes:
+        checkpoint: folder of the policy, or its name on the hub; "" or "shipped" is the shipped one.
+        problems: of each family.
+        temperature: of sampling; 0 is greedy.
+        families: names; empty means all.
+        shortcut: share of pictures with the answer mark.
+        never_think: force a direct answer by prefill.
+    """
+
+    seed: int = 0
+    checkpoint: str = ""
+    problems: int = 100
+    temperature: float = 1.0
+    max_new_tokens: int = 64
+    families: tuple[str, ...] = ()
+    shortcut: float = 0.0
+    never_think: bool = False
+    policy: PolicyConfig = field(default_factory=PolicyConfig)
+
+    ranges: ClassVar = {
+        "seed": _SEEDS,
+        "problems": _COUNT,
+        "temperature": (0, 100),
+        "max_new_tokens": _COUNT,
+        "shortcut": (0, 1),
+    }
+
+    def check(self) -> None:
+        super().check()
+        for family in self.families:
+            get_family(family)
+
+
+@dataclass(frozen=True)
+class PlanConfig(Settings):
+    """What `sailrl-lite plan` has to assume of a run.
+
+    Attributes:
+        gpu: the type, a name of `sailrl_lite/plan/hardware.toml`; "" is no GPU.
+        prompt_tokens, completion_tokens: the mean number of tokens, of the picture too.
+    """
+
+    gpu: str = ""
+    prompt_tokens: int = 60
+    completion_tokens: int = 30
+
+    ranges: ClassVar = {"prompt_tokens": _COUNT, "completion_tokens": _COUNT}
+
+
+def device_rows(what: str, rows: int, processes: int, device_batch: int) -> int:
+    """How many of the `rows` of an update go through a device at once.
+
+    Raises:
+        SailRLError: they cannot be shared evenly.
+    """
+    each, rest = divmod(rows, processes)
+    if rest:
+        raise SailRLError(f"{what} must be a multiple of engine.processes, not {rows} of {processes}")
+    if device_batch and each % device_batch:
+        raise SailRLError(
+            f"device_batch must divide the {each} rows of an update on a device, not be {device_batch}"
+        )
+    return device_batch or each
+
+
+def checkpoint_of(config: RLConfig | JudgeConfig | SFTConfig | EvaluateConfig) -> Path:
     """The folder of the policy that a run starts from; "shipped" means the same in every clone."""
     return SHIPPED if config.checkpoint in ("", "shipped") else Path(config.checkpoint)

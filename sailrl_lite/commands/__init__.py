@@ -1,6 +1,6 @@
 """The subcommands, by what they are about; `cli` has the parser and `score`."""
 
-from sailrl_lite.commands import curate, judge, measure, study, train
+from sailrl_lite.commands import curate, judge, ladder, measure, study, train
 from sailrl_lite.commands.options import Subparsers
 
 
@@ -16,3 +16,4 @@ def add_commands(subparsers: Subparsers) -> None:
     judge.add_judge_train(subparsers)
     train.add_spine(subparsers)
     study.add_study(subparsers)
+    ladder.add_config(subparsers)

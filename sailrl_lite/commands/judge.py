@@ -58,6 +58,6 @@ def add_judge_train(subparsers: Subparsers) -> None:
 def run_judge_train(args: argparse.Namespace) -> int:
     from sailrl_lite.training.judge import train_judge
 
-    config = configured(args, JudgeConfig(), "seed", "steps", "checkpoint")
+    config = configured(args, JudgeConfig, "seed", "steps", "checkpoint")
     print(f"judge: {train_judge(config, args.out, args.resume, not args.quiet)}")
     return 0

@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 from sailrl_lite.commands.options import (
@@ -10,8 +11,10 @@ from sailrl_lite.commands.options import (
     add_parser,
     add_policy_options,
     add_quiet,
+    add_rung_options,
+    configured,
 )
-from sailrl_lite.config import SHIPPED, check_seed
+from sailrl_lite.config import SHIPPED, EvaluateConfig, check_seed, checkpoint_of
 
 # -------------------- evaluate
 
@@ -22,12 +25,20 @@ def add_evaluate(subparsers: Subparsers) -> None:
         "Prints a row a family: accuracy, trigger rate, format, the rewards, tokens, and tokens relative to "
         "the same policy forced to answer directly, each with a 95% bootstrap interval over problems.",
     )  # fmt: skip
-    add_policy_options(parser)
-    parser.add_argument("--problems", type=int, default=100, help="problems a family")
-    parser.add_argument("--families", default="", help="names, separated by commas; empty means all")
-    parser.add_argument("--never-think", action="store_true", help="force a direct answer by prefill")
-    parser.add_argument("--shortcut", type=float, default=0.0, help="share of pictures with the answer mark")
+    usual = EvaluateConfig()
+    parser.add_argument("--checkpoint", help="folder of the policy (default: the shipped one, or the rung's)")
+    parser.add_argument(
+        "--temperature", type=float, help=f"of sampling; 0 is greedy (default: {usual.temperature:g})"
+    )
+    parser.add_argument("--seed", type=int, help=f"of sampling, and of intervals (default: {usual.seed})")
+    parser.add_argument("--problems", type=int, help=f"problems a family (default: {usual.problems})")
+    parser.add_argument("--families", help="names, separated by commas (default: all)")
+    parser.add_argument(
+        "--never-think", action="store_true", default=None, help="force a direct answer by prefill"
+    )
+    parser.add_argument("--shortcut", type=float, help="share of pictures with the answer mark (default: 0)")
     parser.add_argument("--out", type=Path, help="also write the table as JSON to this file")
+    add_rung_options(parser, EvaluateConfig)
     add_quiet(parser)
     parser.set_defaults(run=run_evaluate)
 
@@ -37,21 +48,21 @@ def run_evaluate(args: argparse.Namespace) -> int:
     from sailrl_lite.study import evaluation
     from sailrl_lite.training.models import load_checkpoint
 
-    check_seed(args.seed)
-    families = list(dict.fromkeys(name.strip() for name in args.families.split(",") if name.strip()))
-    problems = evaluation.unseen_problems(args.problems, families, args.shortcut)
-    policy, processor = load_checkpoint(args.checkpoint or SHIPPED)
-    bar = None if args.quiet else "evaluating"
+    names = ("checkpoint", "temperature", "seed", "problems", "families", "never_think", "shortcut")
+    config = configured(args, EvaluateConfig, *names)
+    config.check()
+    problems = evaluation.unseen_problems(config.problems, config.families, config.shortcut)
+    policy, processor = load_checkpoint(checkpoint_of(config))
     rows = evaluation.evaluate_relative(
-        policy, processor, problems, args.temperature, args.seed, bar=bar, never_think=args.never_think
-    )
-    summary = evaluation.summarize(rows, seed=args.seed)
+        policy, processor, problems, config.temperature, config.seed,
+        bar=None if args.quiet else "evaluating", never_think=config.never_think,
+    )  # fmt: skip
+    summary = evaluation.summarize(rows, seed=config.seed)
     print(evaluation.as_text(summary))
-    print(evaluation.as_text(evaluation.summarize(rows, ("kind",), seed=args.seed)))
+    print(evaluation.as_text(evaluation.summarize(rows, ("kind",), seed=config.seed)))
     if args.out:
-        table = evaluation.as_records(summary)
-        settings = {k: str(v) for k, v in vars(args).items() if k not in ("run", "out", "quiet")}
-        write_text(args.out, json.dumps({"settings": settings, "families": table}, indent=1) + "\n")
+        table = {"settings": asdict(config), "families": evaluation.as_records(summary)}
+        write_text(args.out, json.dumps(table, indent=1) + "\n")
     return 0
 
 

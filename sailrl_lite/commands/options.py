@@ -1,17 +1,18 @@
 """Options that several subcommands share."""
 
 import argparse
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sailrl_lite.config import JudgeConfig, RLConfig, SFTConfig, check_rung
+from sailrl_lite.config import EvaluateConfig, JudgeConfig, PlanConfig, RLConfig, SFTConfig
 from sailrl_lite.errors import SailRLError
 from sailrl_lite.judges.specs import JUDGES
 from sailrl_lite.rewards import REWARDS
+from sailrl_lite.rungs import RUNGS, config_of
+from sailrl_lite.settings import Settings
 
 Subparsers = Any  # argparse's own name for it is private
-Config = TypeVar("Config", RLConfig, SFTConfig, JudgeConfig)
+Config = TypeVar("Config", RLConfig, SFTConfig, JudgeConfig, EvaluateConfig, PlanConfig)
 
 
 class _Help(argparse.ArgumentDefaultsHelpFormatter):
@@ -33,18 +34,27 @@ def add_run_options(
     parser: argparse.ArgumentParser, out: str, config: type[RLConfig | SFTConfig | JudgeConfig]
 ) -> None:
     usual = config()
-    names = ", ".join("noise.slip (and so on)" if f.name == "noise" else f.name for f in fields(config))
     parser.add_argument("--out", type=Path, default=Path(out), help="folder of the run")
-    parser.add_argument("--rung", default="preview", help="of the ladder; so far there is preview")
     parser.add_argument("--seed", type=int, help=f"of data, sampling and weights (default: {usual.seed})")
-    parser.add_argument("--steps", type=int, help=f"training steps (default: {usual.steps})")
+    parser.add_argument("--steps", type=int, help=f"training steps (default: {usual.steps}, or the rung's)")
     parser.add_argument(
         "--resume", action="store_true", help="go on with the run in --out, with its settings"
     )
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help=f"another value of: {names}"
-    )
+    add_rung_options(parser, config)
     add_quiet(parser)
+
+
+def add_rung_options(parser: argparse.ArgumentParser, config: type[Settings]) -> None:
+    parser.add_argument(
+        "--rung", default="preview", help=f"of the ladder: {', '.join(RUNGS)}, or a .toml file of your own"
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help=f"another value of: {', '.join(config().flat())}",
+    )
 
 
 def add_quiet(parser: argparse.ArgumentParser) -> None:
@@ -68,18 +78,22 @@ def add_policy_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of sampling, and of intervals")
 
 
-def configured(args: argparse.Namespace, config: Config, *names: str) -> Config:
-    """The configuration of a run: its usual values, or those of the run to go on with, and what is asked for.
+def configured(args: argparse.Namespace, kind: type[Config], *names: str) -> Config:
+    """The configuration of a run: that of its rung, or of the run to go on with, and what is asked for.
 
     `names` are the options that are settings, too; --set has any of them.
     """
-    check_rung(getattr(args, "rung", "preview"))
+    config = config_of(args.rung, kind)
+    file = args.out / "config.json" if getattr(args, "resume", False) else None
+    if file and file.is_file():
+        config = kind.from_json(file.read_text(encoding="utf-8", errors="replace"))
+    return config.with_values(given(args, *names))
+
+
+def given(args: argparse.Namespace, *names: str) -> dict[str, str]:
+    """What options of these names, and --set, say of settings."""
     values = {name: str(getattr(args, name)) for name in names if getattr(args, name) is not None}
-    values |= read_settings(args.set)
-    file = args.out / "config.json"
-    if getattr(args, "resume", False) and file.is_file():
-        config = config.from_json(file.read_text(encoding="utf-8", errors="replace"))
-    return config.with_values(values)
+    return values | read_settings(args.set)
 
 
 def read_settings(pairs: list[str]) -> dict[str, str]:

@@ -10,6 +10,7 @@ from sailrl_lite.commands.options import (
     add_quiet,
     add_rl_options,
     add_run_options,
+    add_rung_options,
     configured,
 )
 from sailrl_lite.config import RLConfig, SFTConfig
@@ -31,7 +32,7 @@ def add_preview(subparsers: Subparsers) -> None:
 def run_preview(args: argparse.Namespace) -> int:
     from sailrl_lite.study import preview
 
-    config = configured(args, RLConfig(), "seed", "steps", "checkpoint", "reward", "judge")
+    config = configured(args, RLConfig, "seed", "steps", "checkpoint", "reward", "judge")
     report = preview.run_preview(config, args.out, args.resume, not args.quiet)
     print(report.read_text(encoding="utf-8"))
     print(f"report: {report}")
@@ -57,7 +58,7 @@ def add_sft(subparsers: Subparsers) -> None:
 def run_sft(args: argparse.Namespace) -> int:
     from sailrl_lite.training.sft import train_sft
 
-    config = configured(args, SFTConfig(), "seed", "steps", "data", "checkpoint")
+    config = configured(args, SFTConfig, "seed", "steps", "data", "checkpoint")
     print(f"policy: {train_sft(config, args.out, args.resume, not args.quiet)}")
     return 0
 
@@ -81,7 +82,7 @@ def add_rl(subparsers: Subparsers) -> None:
 def run_rl(args: argparse.Namespace) -> int:
     from sailrl_lite.training.rl import train_rl
 
-    config = configured(args, RLConfig(), "seed", "steps", "checkpoint", "reward", "judge", "data")
+    config = configured(args, RLConfig, "seed", "steps", "checkpoint", "reward", "judge", "data")
     print(f"policy: {train_rl(config, args.out, args.resume, not args.quiet)}")
     return 0
 
@@ -100,9 +101,7 @@ def add_spine(subparsers: Subparsers) -> None:
     )
     parser.add_argument("--file", type=Path, default=Path("data/runs/spine.csv"), help="the table to write")
     parser.add_argument("--figure", type=Path, default=Path("figures/spine.png"), help="the figure to draw")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="a value of config.json"
-    )
+    add_rung_options(parser, RLConfig)
     add_quiet(parser)
     parser.set_defaults(run=run_spine)
 
@@ -113,7 +112,7 @@ def run_spine(args: argparse.Namespace) -> int:
     from sailrl_lite import figures
     from sailrl_lite.study import spine
 
-    config = configured(args, RLConfig())
+    config = configured(args, RLConfig)
     file = spine.run_spine(
         list(range(args.seeds)), args.out, args.file, config, args.problems, not args.quiet
     )

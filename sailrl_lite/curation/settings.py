@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
-from sailrl_lite.config import Settings
 from sailrl_lite.errors import SailRLError
+from sailrl_lite.settings import Settings
 
 LabelRule = Literal["kind", "form", "accuracy"]
 Mode = Literal["report", "drop"]

@@ -8,9 +8,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from sailrl_lite.config import SHIPPED, RLConfig, Settings, SFTConfig
+from sailrl_lite.config import SHIPPED, RLConfig, SFTConfig
 from sailrl_lite.errors import SailRLError, suggest
 from sailrl_lite.files import read_toml
+from sailrl_lite.settings import Settings, as_texts
 
 Config = TypeVar("Config", bound=Settings)
 ARMS_FILE = Path(__file__).with_name("arms.toml")
@@ -214,23 +215,11 @@ def _said(entry: dict[str, Any]) -> dict[str, Any]:
 
 def _configured(where: str, config: Config, values: dict[str, Any]) -> Config:
     try:
-        made = config.with_values({key: _text(value) for key, value in _flat(values).items()})
+        made = config.with_values(as_texts(values))
         made.check()
     except SailRLError as error:
         raise SailRLError(f"{where} {error}") from None
     return made
-
-
-def _flat(values: dict[str, Any]) -> dict[str, Any]:
-    """noise = {slip = 0.3} as noise.slip = 0.3."""
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        flat |= {f"{key}.{k}": v for k, v in value.items()} if isinstance(value, dict) else {key: value}
-    return flat
-
-
-def _text(value: Any) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _check_names(where: str, table: Mapping[str, Any], known: Sequence[str]) -> None:

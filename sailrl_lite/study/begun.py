@@ -12,9 +12,9 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from sailrl_lite.config import Settings
 from sailrl_lite.errors import SailRLError
 from sailrl_lite.files import write_text
+from sailrl_lite.settings import Settings
 
 _PATIENCE = 120.0  # seconds that a process whose study was killed has to end its step
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import torch
 
-from sailrl_lite.config import Settings
 from sailrl_lite.errors import SailRLError
 from sailrl_lite.files import write_text
+from sailrl_lite.judges.specs import essence
+from sailrl_lite.settings import Settings
 from sailrl_lite.training.models import load_checkpoint
 
 _LAST_FILE = "trainer_state.json"  # the trainer writes it after weights, optimizer and random state
@@ -35,10 +36,10 @@ def claim_folder(config: Settings, out: Path, resume: bool) -> None:
     elif not file.is_file():
         raise SailRLError(f"there is no run in {out} to resume; start it without --resume")
     elif file.read_bytes() != text.encode():
-        old = type(config).from_json(file.read_text(encoding="utf-8", errors="replace")).fixed()
+        old = _fixed(type(config).from_json(file.read_text(encoding="utf-8", errors="replace")))
         differ = [
             f"{name} {old[name]} there, {new} here"
-            for name, new in config.fixed().items()
+            for name, new in _fixed(config).items()
             if new != old[name]
         ]
         if differ:
@@ -47,6 +48,12 @@ def claim_folder(config: Settings, out: Path, resume: bool) -> None:
                 f"the run in {out} has other settings ({what}); give the same, or another --out"
             )
         write_text(file, text)
+
+
+def _fixed(config: Settings) -> dict[str, Any]:
+    """What a resumed run must share with what it goes on with: all but its engine and a judge's limits."""
+    values = {name: value for name, value in config.flat().items() if not name.startswith("engine.")}
+    return values | ({"judge": essence(values["judge"])} if "judge" in values else {})
 
 
 def last_checkpoint(folder: Path) -> Path | None:

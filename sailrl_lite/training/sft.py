@@ -185,12 +185,6 @@ the questions of the micro-world and nothing else.
 
 def _command(config: SFTConfig) -> str:
     """The command that trains this policy again: its seed, and what is not as usual."""
-    values, usual = _as_text(config), _as_text(SFTConfig(seed=config.seed))
+    values, usual = config.flat(), SFTConfig(seed=config.seed).flat()
     changed = [f" --set {name}={value}" for name, value in values.items() if value != usual[name]]
     return f"sailrl-lite sft --seed {config.seed}{''.join(changed)}"
-
-
-def _as_text(config: SFTConfig) -> dict[str, Any]:
-    """The settings as `Settings.with_values` names them."""
-    values = asdict(config)
-    return values | {f"noise.{name}": rate for name, rate in values.pop("noise").items()}
