@@ -95,10 +95,11 @@ class Run:
 
 @dataclass(frozen=True)
 class Study:
-    """All arms by name, and the groups of arms that answer one question each."""
+    """All arms by name, the groups of arms that answer one question each, and the first seed of every arm."""
 
     arms: Mapping[str, Arm]
     groups: Mapping[str, tuple[str, ...]]
+    first_seed: int = 0
 
     def runs(self, names: Sequence[str], seeds: int | None = None) -> list[Run]:
         """The runs of arms and groups, each once, all first seeds before all second ones.
@@ -123,24 +124,24 @@ class Study:
                 raise SailRLError(f"unknown arm or group {name!r}; {hint}")
         counts = {arm.name: arm.seeds if seeds is None else seeds for arm in chosen.values()}
         return [
-            Run(arm, seed)
-            for seed in range(max(counts.values(), default=0))
+            Run(arm, self.first_seed + k)
+            for k in range(max(counts.values(), default=0))
             for arm in chosen.values()
-            if seed < counts[arm.name]
+            if k < counts[arm.name]
         ]
 
 
 def load_study(file: Path = ARMS_FILE) -> Study:
-    """Read the arms of a file.
+    """Read the arms of a file; its maps are for `sailrl_lite.study.regimes`.
 
     Raises:
         SailRLError: the file is missing or no TOML, or an entry of it is unknown or wrong; the message names
             the entry.
     """
     table = read_toml(file, "the arms")
-    _check_names("the file", table, ("budget", "study", "starts", "arms", "groups"))
-    shared = {"seeds": 5, "per_family": 80} | table.get("study", {})
-    _check_names("[study]", shared, ("seeds", "per_family"))
+    _check_names("the file", table, ("budget", "study", "starts", "arms", "groups", "maps"))
+    shared = {"first_seed": 0, "seeds": 5, "per_family": 80} | table.get("study", {})
+    _check_names("[study]", shared, ("first_seed", "seeds", "per_family"))
     starts = table.get("starts", {})
     policies = {name: _start(name, entry) for name, entry in starts.items()}
     arms = {}
@@ -153,7 +154,7 @@ def load_study(file: Path = ARMS_FILE) -> Study:
                 raise SailRLError(f"[groups] {group}: there is no arm {member!r}; {suggest(member, arms)}")
         if group in arms or group == "all":
             raise SailRLError(f"[groups] {group}: an arm or 'all' has this name; take another")
-    return Study(arms, groups)
+    return Study(arms, groups, shared["first_seed"])
 
 
 def _start(name: str, entry: dict[str, Any]) -> SFTConfig:
