@@ -7,7 +7,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 from tqdm.auto import tqdm
 
-from sailrl_lite.figures import claims, curves, galleries, questions, reward, shares, tables
+from sailrl_lite.figures import claims, curves, galleries, questions, regimes, reward, shares, tables
 from sailrl_lite.figures.results import Missing, Results
 from sailrl_lite.figures.style import save_both
 
@@ -26,6 +26,7 @@ FIGURES: dict[str, Callable[[Results], Figure]] = {
     "judge-and-truth": curves.judge_and_truth,
     "collapse": curves.collapse,
     **questions.QUESTIONS,
+    "regimes": regimes.regimes,
     "claims-accuracy": partial(claims.claims, units=claims.ACCURACY),
     "claims-thinking": partial(claims.claims, units=claims.THINKING),
 }

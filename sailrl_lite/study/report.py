@@ -16,6 +16,7 @@ from sailrl_lite.study.arms import load_study
 from sailrl_lite.study.claims import claim_table, open_table
 from sailrl_lite.study.logs import LOGS, Log, evaluations, read_logs
 from sailrl_lite.study.measured import measured, scale
+from sailrl_lite.study.regimes import read_regimes
 from sailrl_lite.study.registered import load_claims
 from sailrl_lite.study.statistics import interval
 
@@ -31,7 +32,7 @@ _SHOWN = (
 
 
 def write_report(logs: Path = LOGS, claims: Path = CLAIMS, readme: Path | None = README) -> str:
-    """Write the table of claims, `open.csv` with the open questions beside it, and the README's table.
+    """Write the table of claims, beside it open.csv and regimes.csv, and the README's table.
 
     The same logs give the same bytes.
 
@@ -53,9 +54,12 @@ def write_report(logs: Path = LOGS, claims: Path = CLAIMS, readme: Path | None =
         old = readme.read_text(encoding="utf-8")
         write_text(readme, filled(old, claims_markdown(claimed), readme))
     write_text(claims, _csv(claimed))
+    regimes = read_regimes(logs).round(2)
     write_text(claims.with_name("open.csv"), _csv(asked))
+    write_text(claims.with_name("regimes.csv"), _csv(regimes))
     parts = ["# The claims of the paper", claims_markdown(claimed), "# Open questions", _open_markdown(asked)]
-    return "\n\n".join([*parts, "# The arms", arms_markdown(found)]) + "\n"
+    parts += ["# When an effect appears", _regimes_markdown(regimes), "# The arms", arms_markdown(found)]
+    return "\n\n".join(parts) + "\n"
 
 
 def arm_row(logs: Sequence[Log], arm: str) -> dict[str, str]:
@@ -148,6 +152,19 @@ def _open_markdown(table: pd.DataFrame) -> str:
         rows.append((question, row["measure"], row["arm"], value, row["seeds"], row["says"]))
         last = row["question"]
     return _markdown(("question", "measure", "arm", "value (95%)", "seeds", "what it says"), rows)
+
+
+def _regimes_markdown(table: pd.DataFrame) -> str:
+    rows, last = [], ""
+    for row in table.to_dict("records"):
+        effect = f"{row['effect']:+.1f} ({row['ci_low']:+.1f} to {row['ci_high']:+.1f})"
+        title = "" if row["title"] == last else row["title"]
+        both = (f"{row['a']:.1f}", f"{row['b']:.1f}")
+        rows.append(
+            (title, row["measure"], f"{row['knob']}: {row['point']}", *both, effect, str(row["seeds"]))
+        )
+        last = row["title"]
+    return _markdown(("map", "measure", "at", "a", "b", "a - b (95%)", "seeds"), rows)
 
 
 def _place(artifact: str) -> str:
