@@ -6,28 +6,35 @@
     +reward.custom_reward_function.reward_kwargs.judge="llm:gemini-2.5-pro,rpm=600"
 
 Each row's `extra_info` holds `needs_thinking`, and for a judge that looks further `question` and `image` (a
-path, bytes, or the {bytes, path} of the `datasets` library); `prefill` is what the prompt puts into the
-model's mouth. It needs no verl.
+path, bytes, or the {bytes, path} of the `datasets` library), or, for the exact one, `problem`: what
+`make_problem` takes ({family, seed, split, shortcut}); `prefill` is what the prompt puts into the model's
+mouth. It needs no verl. Keep `reward.num_workers=1`: each worker of verl is a process with a judge, and so
+with limits and a budget, of its own.
 """
 
 import functools
 import io
+import math
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
 from sailrl_lite.answers import check_golds
 from sailrl_lite.errors import SailRLError
+from sailrl_lite.files import write_text
 from sailrl_lite.judges.protocol import Case, Judge, NoVerdict, Verdict
 from sailrl_lite.judges.specs import get_judge
 from sailrl_lite.pictures import FORMATS
 from sailrl_lite.response import parse_response
 from sailrl_lite.rewards import get_reward, measure
+from sailrl_lite.rewards.combinations import with_alpha
 from sailrl_lite.rewards.components import read_label
 from sailrl_lite.rewards.trl import is_shown
+from sailrl_lite.world.problems import Problem, make_problem
 
 MAX_UNSCORED = 0.5  # share of the last responses without a verdict at which a run stops
 _WINDOW = 256
@@ -50,14 +57,14 @@ async def compute_score(
     """The reward of one response, with all its components, each a number under the same keys.
 
     verl has no word for "no verdict": its baseline takes every score. Such a response scores 0 here and says
-    `unscored` 1, which verl logs; a component without a value is NaN.
+    `unscored` 1; a component without a value is NaN. `content` is the total without the format term.
 
     Args:
         reward, alpha, judge: as in `for_trl`; the judge by its text (`sailrl_lite.judges.specs`).
 
     Raises:
-        SailRLError: `needs_thinking` is missing, the gold answer cannot be used, the judge cannot work, or
-            more than half of the last 256 responses have no verdict.
+        SailRLError: `needs_thinking` is missing, the gold answer cannot be used, the judge cannot work or has
+            spent its budget, or more than half of the last 256 responses have no verdict.
     """
     # In a Parquet file every row has the fields of all; None is one that it has not.
     info = {name: value for name, value in (extra_info or {}).items() if value is not None}
@@ -73,22 +80,77 @@ async def compute_score(
     verdict: Verdict | NoVerdict | None = None
     if is_shown(response, total, asked):
         picture = _picture(info.get("image"))
-        case = Case(
-            info.get("question", ""), response.think or "", response.answer, picture, info.get("problem")
-        )
+        truth = _problem(info.get("problem"))
+        case = Case(info.get("question", ""), response.think or "", response.answer, picture, truth)
         (verdict,) = await asked.judge([case], total.continuous)
+    if isinstance(verdict, NoVerdict) and asked.stopped:
+        raise SailRLError(f"{asked.stopped}; give the judge a larger one and go on from the last checkpoint")
     scores = verdict.scores if isinstance(verdict, Verdict) else None
     components = measure(response, ground_truth, needs_thinking, scores)
     score = total(components)
     _watch(score is None, verdict)
     names = ("format", "answer", "judging", "thinking", "logic", "grounding", "consistency")
     parts = {name: getattr(components, name) for name in names}
+    parts["content"] = with_alpha(total, 1.0)(components)
     return {
         "score": 0.0 if score is None else float(score),
         **{name: float("nan") if part is None else float(part) for name, part in parts.items()},
         "trigger_rate": float(components.trace == "written"),
         "unscored": float(score is None),
     }
+
+
+def for_folder(folder: Path) -> Callable[..., Awaitable[dict[str, float]]]:
+    """`compute_score` for a run whose files are in `folder`, as `sailrl-lite export verl` writes it.
+
+    verl replaces the prompt of a reward that raises and goes on, for ever if all do. So what should end the
+    run is also written to stopped.txt, where launch.sh looks. rewards.csv gets the means over every 256
+    responses to training problems, which verl does not log, and judge.json what a paid judge has used.
+    """
+    rows: list[dict[str, float]] = []
+    judges: dict[str, Judge] = {}
+
+    def judge_of(text: str) -> Judge:
+        if text not in judges:
+            judges[text] = _judge_of(text)
+            judges[text].keep(folder)
+        return judges[text]
+
+    async def scored(
+        data_source: str,
+        solution_str: str,
+        ground_truth: str,
+        extra_info: Mapping[str, Any] | None = None,
+        *,
+        judge: str = "exact",
+        **settings: Any,
+    ) -> dict[str, float]:
+        try:
+            row = await compute_score(
+                data_source, solution_str, ground_truth, extra_info, judge=judge_of(judge), **settings
+            )
+        except Exception as error:
+            write_text(folder / "stopped.txt", f"{type(error).__name__}: {error}\n")
+            raise
+        if (extra_info or {}).get("split") != "test":
+            rows.append(row)
+        if len(rows) == _WINDOW:
+            _write_means(folder / "rewards.csv", rows)
+            rows.clear()
+        return row
+
+    return scored
+
+
+def _write_means(file: Path, rows: list[dict[str, float]]) -> None:
+    """Append one line: the mean of each column over the rows that have it."""
+    means = {}
+    for name in rows[0]:
+        known = [row[name] for row in rows if not math.isnan(row[name])]
+        means[name] = f"{sum(known) / len(known):.6g}" if known else ""
+    head = "" if file.is_file() else ",".join(means) + "\n"
+    with file.open("a", encoding="utf-8") as lines:
+        lines.write(head + ",".join(means.values()) + "\n")
 
 
 def _judge_of(text: str) -> Judge:
@@ -105,6 +167,10 @@ def _watch(unscored: bool, verdict: Verdict | NoVerdict | None) -> None:
             f"{sum(_unscored)} of the last {_WINDOW} responses have no verdict{last}; mend the judge and go "
             "on from the last checkpoint"
         )
+
+
+def _problem(value: Any) -> Problem | None:
+    return make_problem(**value) if isinstance(value, Mapping) else value
 
 
 def _picture(value: Any) -> Image.Image | None:
