@@ -1,0 +1,1 @@
+"""What a run needs before it is started: memory, tokens, operations, hours, judge calls, disk."""
