@@ -17,3 +17,4 @@ def add_commands(subparsers: Subparsers) -> None:
     train.add_spine(subparsers)
     study.add_study(subparsers)
     ladder.add_config(subparsers)
+    ladder.add_export(subparsers)
