@@ -349,18 +349,47 @@ class EvaluateConfig(Settings):
 
 @dataclass(frozen=True)
 class PlanConfig(Settings):
-    """What `sailrl-lite plan` has to assume of a run.
+    """What `sailrl-lite plan` has to assume of a run; time and tokens rest on it, and the price of the judge.
 
     Attributes:
-        gpu: the type, a name of `sailrl_lite/plan/hardware.toml`; "" is no GPU.
+        gpu: the type, a name of `sailrl_lite/plan/hardware.toml`; "" is a core of a CPU.
+        gpu_price: dollars for an hour of one; None is not known.
         prompt_tokens, completion_tokens: the mean number of tokens, of the picture too.
+        picture_tokens: of those of the prompt, the picture's.
+        redrawn: prompts that are drawn again since their group taught nothing, as a share.
+        trigger_rate: share of responses with a written trace; only those are judged.
+        reply_tokens: of the judge for a trace, its own hidden reasoning too where that is paid.
+        row_bytes: of a row of data with its picture, on disk.
     """
 
     gpu: str = ""
-    prompt_tokens: int = 60
-    completion_tokens: int = 30
+    gpu_price: float | None = None
+    prompt_tokens: int = 25
+    completion_tokens: int = 24
+    picture_tokens: int = 8
+    redrawn: float = 0.11
+    trigger_rate: float = 0.48
+    reply_tokens: int = 150
+    row_bytes: int = 100_000
 
-    ranges: ClassVar = {"prompt_tokens": _COUNT, "completion_tokens": _COUNT}
+    ranges: ClassVar = {
+        "gpu_price": (0, 10**4),
+        "prompt_tokens": _COUNT,
+        "completion_tokens": _COUNT,
+        "picture_tokens": (0, 10**6),
+        "redrawn": (0, 10),
+        "trigger_rate": (0, 1),
+        "reply_tokens": (0, 10**6),
+        "row_bytes": (0, 10**9),
+    }
+
+    def check(self) -> None:
+        super().check()
+        if self.picture_tokens > self.prompt_tokens:
+            raise SailRLError(
+                f"picture_tokens must be at most prompt_tokens, not {self.picture_tokens} of "
+                f"{self.prompt_tokens}: the prompt's tokens hold the picture's"
+            )
 
 
 def device_rows(what: str, rows: int, processes: int, device_batch: int) -> int:

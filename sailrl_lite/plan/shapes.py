@@ -145,7 +145,9 @@ def shape_of(name: str, config: Mapping[str, Any]) -> Shape:
             own = _VISION[kind] | dict(config["vision_config"])
             reader = {"qwen2_5_vl": _qwen2_5, "qwen3_vl": _qwen3, "sailvl": _sail}[kind]
             vision, around = reader(own, text["hidden_size"])
-        merge = round(1 / config["downsample_ratio"]) if kind == "sailvl" else own.get("spatial_merge_size", 2)
+        merge = (
+            round(1 / config["downsample_ratio"]) if kind == "sailvl" else own.get("spatial_merge_size", 2)
+        )
         return Shape(
             name, tower, vision, text["vocab_size"], bool(tied), around, own.get("patch_size", 14), merge
         )
