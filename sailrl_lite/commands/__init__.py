@@ -18,3 +18,4 @@ def add_commands(subparsers: Subparsers) -> None:
     study.add_study(subparsers)
     ladder.add_config(subparsers)
     ladder.add_export(subparsers)
+    ladder.add_grader_check(subparsers)

@@ -1,10 +1,11 @@
-"""config show, export: the subcommands about the rungs of the ladder."""
+"""config show, export, grader-check: the subcommands about the rungs of the ladder."""
 
 import argparse
 from pathlib import Path
 
 from sailrl_lite.commands.options import Subparsers, add_parser, add_rung_options, configured, given
 from sailrl_lite.config import EvaluateConfig, RLConfig
+from sailrl_lite.errors import SailRLError
 from sailrl_lite.rungs import SECTIONS, origins, read_rung
 
 # -------------------- config show
@@ -67,4 +68,43 @@ def run_export_vlmevalkit(args: argparse.Namespace) -> int:
     benchmarks = [name.strip() for name in args.benchmarks.split(",") if name.strip()]
     config = configured(args, EvaluateConfig, "checkpoint")
     print(f"export: {export_vlmevalkit(args.out, config, benchmarks, args.grader) / 'README.md'}")
+    return 0
+
+
+# -------------------- grader-check
+
+
+def add_grader_check(subparsers: Subparsers) -> None:
+    parser = add_parser(
+        subparsers, "grader-check", "measure how far a grader of answers can be trusted",
+        "Asks the model about pairs of a gold answer and a prediction whose truth is known, and prints false "
+        "passes and false fails with 95% intervals. What it says is cached, so it is paid once.",
+    )  # fmt: skip
+    parser.add_argument("--grader", default="llm:gpt-4o-mini", help="llm:MODEL[,base_url=URL,max_cost=...]")
+    parser.add_argument("--pairs", type=int, default=400, help="how many")
+    parser.add_argument("--seed", type=int, default=0, help="of the pairs")
+    parser.add_argument(
+        "--out", type=Path, help="also write every pair and answer to this file, as JSON Lines"
+    )
+    parser.set_defaults(run=run_grader_check)
+
+
+def run_grader_check(args: argparse.Namespace) -> int:
+    from sailrl_lite.files import write_text
+    from sailrl_lite.judges.specs import get_endpoint
+
+    endpoint = get_endpoint(args.grader)
+    try:
+        from sailrl_lite.export.grader import check_grader
+        from sailrl_lite.judges.client import ChatClient
+    except ImportError as error:
+        raise SailRLError(f"a grader needs {error.name}: pip install 'sailrl-lite[judge]'") from error
+    if args.pairs < 1:
+        raise SailRLError(f"--pairs must be at least 1, not {args.pairs}")
+    client = ChatClient(endpoint)
+    table, lines = check_grader(client, args.pairs, args.seed)
+    print(table.round(3).to_string(index=False))
+    print(client.ledger)
+    if args.out:
+        write_text(args.out, lines)
     return 0
