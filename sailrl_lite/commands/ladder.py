@@ -3,7 +3,14 @@
 import argparse
 from pathlib import Path
 
-from sailrl_lite.commands.options import Subparsers, add_parser, add_rung_options, configured, given
+from sailrl_lite.commands.options import (
+    Subparsers,
+    add_data_option,
+    add_parser,
+    add_rung_options,
+    configured,
+    given,
+)
 from sailrl_lite.config import EvaluateConfig, RLConfig
 from sailrl_lite.errors import SailRLError
 from sailrl_lite.rungs import SECTIONS, origins, read_rung
@@ -47,6 +54,7 @@ def add_export(subparsers: Subparsers) -> None:
     parser = add_parser(subparsers, "export", "write the files with which another engine goes on")
     kinds = parser.add_subparsers(title="for what", metavar="ENGINE", required=True)
     _add_vlmevalkit(kinds)
+    _add_verl(kinds)
 
 
 def _add_vlmevalkit(kinds: Subparsers) -> None:
@@ -68,6 +76,28 @@ def run_export_vlmevalkit(args: argparse.Namespace) -> int:
     benchmarks = [name.strip() for name in args.benchmarks.split(",") if name.strip()]
     config = configured(args, EvaluateConfig, "checkpoint")
     print(f"export: {export_vlmevalkit(args.out, config, benchmarks, args.grader) / 'README.md'}")
+    return 0
+
+
+def _add_verl(kinds: Subparsers) -> None:
+    verl = add_parser(
+        kinds, "verl", "write a folder that trains by RL in verl, the paper's engine",
+        "It holds data, reward, values and a launch script; its README.md says what to edit.",
+    )  # fmt: skip
+    verl.add_argument("out", type=Path, metavar="OUT", help="the folder")
+    add_data_option(verl)
+    verl.add_argument("--checkpoint", help="folder of the SFT policy, or its name on the hub")
+    add_rung_options(verl, RLConfig)
+    verl.set_defaults(run=run_export_verl, rung="paper")
+
+
+def run_export_verl(args: argparse.Namespace) -> int:
+    from sailrl_lite.export.verl import export_verl
+
+    plan = export_verl(configured(args, RLConfig, "data", "checkpoint"), args.out)
+    for note in plan.notes:
+        print(f"note: {note}")
+    print(f"export: {args.out / 'README.md'} ({plan.nodes} x {plan.gpus} GPUs)")
     return 0
 
 
