@@ -13,12 +13,13 @@ from transformers import TrainerCallback
 
 from sailrl_lite.files import write_text
 from sailrl_lite.judges.protocol import Judge
+from sailrl_lite.training.processes import agreed, index
 
 _TIMES = ("runtime", "per_second", "time", "flos", "profiling")  # not a function of the seed
 
 
 class Watch(TrainerCallback):
-    """Writes metrics.csv whole after every generation batch and keeps the progress bar.
+    """Writes metrics.csv whole after every generation batch and keeps the progress bar, in the first process.
 
     Args:
         folder: where metrics.csv goes.
@@ -40,18 +41,20 @@ class Watch(TrainerCallback):
     ) -> None:
         self.folder, self.updates, self.show, self.bar, self.on_batch = folder, updates, show, bar, on_batch
         self.judge = judge
+        self.first = index() == 0
         self.progress: Any = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         done, total = state.global_step // self.updates, state.max_steps // self.updates
-        self.progress = tqdm(total=total, initial=done, unit="step", disable=not self.bar, dynamic_ncols=True)
-        if done:
+        shown = self.bar and self.first
+        self.progress = tqdm(total=total, initial=done, unit="step", disable=not shown, dynamic_ncols=True)
+        if done and self.first:
             self._write(metric_rows(state.log_history, self.updates))
 
     def on_log(
         self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **kwargs: Any
     ) -> None:
-        if "loss" not in (logs or {}):
+        if "loss" not in (logs or {}) or not self.first:
             return
         rows = metric_rows(state.log_history, self.updates)
         table = self._write(rows)
@@ -90,7 +93,7 @@ class StopBetweenBatches(TrainerCallback):
     """Ends the run with a checkpoint, at a place from which it can go on exactly.
 
     Rollouts in use are not part of a checkpoint, so a stop waits for the last update of their batch. A judge
-    that has stopped (its budget is spent) stops the run.
+    that has stopped (its budget is spent) stops the run. What one process is asked or finds, all do.
     """
 
     def __init__(self, updates: int, judge: Judge | None = None) -> None:
@@ -103,8 +106,10 @@ class StopBetweenBatches(TrainerCallback):
         return (self.judge.stopped if self.judge else "") or self.asked
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if self.why and state.global_step % self.updates == 0 and state.global_step < state.max_steps:
-            control.should_save = control.should_training_stop = True
+        if state.global_step % self.updates == 0 and state.global_step < state.max_steps:
+            self.asked = agreed(self.why)
+            if self.asked:
+                control.should_save = control.should_training_stop = True
 
 
 @contextmanager
@@ -117,7 +122,8 @@ def stop_on_interrupt(stop: StopBetweenBatches) -> Iterator[None]:
     def ask(signum: int, frame: Any) -> None:
         signal.signal(signal.SIGINT, before)
         stop.asked = "interrupted"
-        tqdm.write("Stopping after this step, with a checkpoint; press Ctrl-C again to stop at once.")
+        if index() == 0:
+            tqdm.write("Stopping after this step, with a checkpoint; press Ctrl-C again to stop at once.")
 
     before = signal.signal(signal.SIGINT, ask)
     try:
