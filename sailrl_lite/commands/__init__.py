@@ -1,6 +1,6 @@
 """The subcommands, by what they are about; `cli` has the parser and `score`."""
 
-from sailrl_lite.commands import curate, judge, ladder, measure, study, train
+from sailrl_lite.commands import curate, judge, ladder, measure, plan, study, train
 from sailrl_lite.commands.options import Subparsers
 
 
@@ -17,5 +17,6 @@ def add_commands(subparsers: Subparsers) -> None:
     train.add_spine(subparsers)
     study.add_study(subparsers)
     ladder.add_config(subparsers)
+    plan.add_plan(subparsers)
     ladder.add_export(subparsers)
     ladder.add_grader_check(subparsers)

@@ -1,0 +1,155 @@
+"""The plan of a stage: what it needs, and whether that fits."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from sailrl_lite.config import SHIPPED, PlanConfig, RLConfig, SFTConfig
+from sailrl_lite.errors import SailRLError
+from sailrl_lite.plan.disk import Disk, disk
+from sailrl_lite.plan.hardware import GIB, Gpu, get_gpu
+from sailrl_lite.plan.judging import Judging, judging
+from sailrl_lite.plan.memory import Memory, memory
+from sailrl_lite.plan.setup import Setup, rl_setup, sft_setup
+from sailrl_lite.plan.shapes import Shape, read_shape
+from sailrl_lite.plan.work import Work, operations, seconds
+
+Config = RLConfig | SFTConfig
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Of a whole run, all of them together.
+
+    prompt: read, without the picture's; picture: of the pictures in them; completion: written, or learned.
+    """
+
+    prompt: float
+    picture: float
+    completion: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a stage needs.
+
+    Attributes:
+        memory: of one GPU. operations, seconds: of one step, by part.
+        problem: what does not fit, in one line; "" where all does, or the memory is not known.
+    """
+
+    setup: Setup
+    gpu: Gpu
+    assumed: PlanConfig
+    steps: int
+    memory: Memory
+    tokens: Tokens
+    operations: Work
+    seconds: Work
+    judging: Judging | None
+    disk: Disk
+    problem: str
+
+    @property
+    def hours(self) -> float:
+        """Of the run, without what a slow judge adds."""
+        return self.steps * self.seconds.total / 3600
+
+    @property
+    def dollars(self) -> float | None:
+        """Of the GPUs; None where their price is not known."""
+        price = self.assumed.gpu_price
+        return None if price is None else price * self.hours * self.setup.gpus
+
+    def to_json(self) -> dict[str, Any]:
+        """The whole plan as JSON can hold it; bytes, seconds, dollars (null: not known)."""
+        return {
+            "stage": self.setup.stage,
+            "model": self.setup.shape.name,
+            "parameters": self.setup.shape.parameters,
+            "trained_parameters": self.setup.trained,
+            "gpu": self.gpu.name,
+            "gpus": self.setup.gpus,
+            "gpu_memory": self.gpu.memory,
+            "memory": self.memory.parts() | {"update": self.memory.update, "rollout": self.memory.rollout},
+            "steps": self.steps,
+            "tokens": asdict(self.tokens),
+            "operations_per_step": asdict(self.operations),
+            "seconds_per_step": asdict(self.seconds),
+            "hours": self.hours,
+            "gpu_dollars": self.dollars,
+            "judge": asdict(self.judging) if self.judging else None,
+            "disk": asdict(self.disk),
+            "assumed": asdict(self.assumed),
+        }
+
+
+def make_plan(config: Config, assumed: PlanConfig, shape: Shape) -> Plan:
+    """The plan of a stage.
+
+    Args:
+        shape: of the model (`shape_for` finds it).
+
+    Raises:
+        SailRLError: a value out of its range, a batch that the GPUs cannot share, or an unknown gpu.
+    """
+    config.check()
+    assumed.check()
+    gpu = get_gpu(assumed.gpu)
+    rl = isinstance(config, RLConfig)
+    setup = (
+        rl_setup(config, assumed, shape)
+        if isinstance(config, RLConfig)
+        else sft_setup(config, assumed, shape)
+    )
+    needed = memory(setup, gpu)
+    rows = config.steps * setup.batch * setup.draws
+    return Plan(
+        setup, gpu, assumed, config.steps, needed,
+        Tokens(rows * (setup.prompt - setup.picture), rows * setup.picture, rows * setup.completion),
+        operations(setup),
+        seconds(setup, gpu),
+        judging(config, assumed, setup.draws) if isinstance(config, RLConfig) else None,
+        disk(config, assumed, setup),
+        _problem(needed, gpu, "rl" if rl else "sft"),
+    )  # fmt: skip
+
+
+def shape_for(config: Config, before: SFTConfig | None = None) -> Shape:
+    """The shape of the policy of a stage.
+
+    Args:
+        before: the SFT of the same rung. RL starts from what it makes, which may not be there yet.
+
+    Raises:
+        SailRLError: the shape is not known.
+    """
+    name = config.checkpoint
+    if isinstance(config, RLConfig) and before and not (Path(name) / "config.json").is_file():
+        name = before.checkpoint if name in ("", "shipped", "runs/sft/policy") else name
+    return read_shape(SHIPPED if name in ("", "shipped") else name)
+
+
+def _problem(needed: Memory, gpu: Gpu, stage: str) -> str:
+    if not gpu.memory:
+        return ""
+    for phase, total in (("an update", needed.update), ("the rollouts", needed.rollout)):
+        if total > gpu.memory:
+            name, part = max(needed.parts().items(), key=lambda item: item[1])
+            return (
+                f"{stage}: {phase} needs {total / GIB:.1f} GiB of the {gpu.memory / GIB:.1f} GiB of a "
+                f"{gpu.name}, {(total - gpu.memory) / GIB:.1f} GiB too much; most are {name}, "
+                f"{part / GIB:.1f} GiB"
+            )
+    if needed.vllm_needs > needed.vllm > 0:
+        return (
+            f"{stage}: vLLM's share of a {gpu.name} is {needed.vllm / GIB:.1f} GiB, and it needs "
+            f"{needed.vllm_needs / GIB:.1f} GiB, {(needed.vllm_needs - needed.vllm) / GIB:.1f} GiB more"
+        )
+    return ""
+
+
+def refuse(problem: str, remedies: list[str]) -> None:
+    """Raise SailRLError that says what does not fit and what would."""
+    what = " | ".join(remedies) if remedies else "no single setting makes it fit; take a smaller model"
+    raise SailRLError(f"this cannot fit: {problem}; what would: {what}")
