@@ -11,20 +11,24 @@ import json
 import logging
 from collections import Counter
 from dataclasses import dataclass
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
 from transformers import PreTrainedModel
 from trl.data_utils import prepare_multimodal_messages
-from trl.trainer.utils import add_fused_lm_head, pad
+from trl.trainer.utils import add_fused_lm_head, pad, use_adapter
 
 from sailrl_lite.config import Clip, FilterOn, Overlong
 from sailrl_lite.files import write_text
-from sailrl_lite.training import rollout, shared_prompt
+from sailrl_lite.training import rollout, shared_prompt, vllm
 from sailrl_lite.training.callbacks import StopBetweenBatches
+from sailrl_lite.training.policies import REFERENCE
 from sailrl_lite.training.resume import ResumableGRPOTrainer
+from sailrl_lite.training.sharded import WholeCopy, is_sharded
 
 # TRL warns of rollouts without a reward, with all that belongs to them; here they are counted and shown.
 logging.getLogger("trl.trainer.grpo_trainer").addFilter(
@@ -73,6 +77,7 @@ class Group:
     advantages: torch.Tensor  # (G,), 0 where there is no verdict
     trained: torch.Tensor  # (G,) bool: the row counts in the loss
     informative: bool
+    sampled: list[list[float]] | None = None  # log-probabilities under vLLM, where it drew them
 
 
 def group_advantages(rewards: torch.Tensor, scale: bool = False) -> torch.Tensor:
@@ -111,9 +116,14 @@ def has_spread(rewards: torch.Tensor) -> torch.Tensor:
 class DapoTrainer(ResumableGRPOTrainer):
     """A GRPOTrainer whose `_generate_and_score_completions` samples dynamically.
 
+    Of several processes each has whole groups. It draws its own rollouts and refills, by a seed of its own,
+    so that a run of two processes is another draw of the run of one, and not the same run: for the same
+    rollouts their loss, gradient and metrics are equal but for rounding.
+
     Args:
         dapo: the options above.
-        reference: the SFT policy, for KL; None measures none, and the loss can have none.
+        reference: the SFT policy, for KL (`policies.reference_of`); None measures none, and the loss can have
+            none.
         stop: asked for a clean end of the run when too many rollouts have no verdict.
         Everything else is GRPOTrainer's. The first reward function is expected to log the column `content`
         (`log_extra`) if `filter_on` is "content".
@@ -126,15 +136,24 @@ class DapoTrainer(ResumableGRPOTrainer):
         super().__init__(*args, **kwargs)
         self.dapo = dapo
         self.beta = dapo.kl  # TRL's loss reads it
-        self.reference = reference.eval().requires_grad_(False) if reference else None
-        if self.reference:
-            add_fused_lm_head(self.reference, temperature=self.temperature, outputs=("log_probs",))
+        self.reference = reference
+        if reference and not hasattr(reference, "peft_config"):
+            reference.eval().requires_grad_(False)
+            reference.to(self.accelerator.device)  # whole in every process, also where the policy is sharded
+            add_fused_lm_head(reference, temperature=self.temperature, outputs=("log_probs",))
+        self._whole: WholeCopy | None = None
+        if is_sharded(self) and not self.use_vllm:
+            self._whole = WholeCopy(self.model, self.accelerator.device)
         self._columns: dict[str, list[Any]] = {}
         self._buffered_inputs: list[dict[str, Any]] | None = None  # TRL's
         self._stop = stop
         self.epsilon_low, self.epsilon_high = (
             (CLIP_LOW, CLIP_HIGH) if dapo.clip == "asymmetric" else (CLIP_HIGH,) * 2
         )
+        if self.use_vllm:
+            pictures = (self.model.config.image_token_id, self.model.config.video_token_id)
+            limits = vllm.response_limits(self._tokenizer, pictures, self.eos_token_ids)
+            self.vllm_generation.generation_kwargs |= limits
 
     # ---- one generation batch
 
@@ -142,17 +161,17 @@ class DapoTrainer(ResumableGRPOTrainer):
         """Rollouts, rewards and advantages of one generation batch: `inputs` holds each example G times."""
         wanted = len(inputs) // self.num_generations
         groups = self._roll(inputs[:: self.num_generations], draw=0)
-        drawn, device = wanted, self.accelerator.device
+        drawn = wanted
         for draw in range(1, self.dapo.refills + 1):
             missing = wanted - sum(group.informative for group in groups)
             # Every process refills as often and as much as the one that lacks most: their gathers must match.
-            missing = int(self.accelerator.gather(torch.tensor([missing], device=device)).max())
+            missing = self._largest(missing)
             if missing <= 0:
                 break
             groups += self._roll(self._more_examples(missing, draw), draw)
             drawn += missing
-        self._log("groups/drawn", drawn)
-        self._log("groups/informative", sum(group.informative for group in groups))
+        self._log_total("groups/drawn", drawn)
+        self._log_total("groups/informative", sum(group.informative for group in groups))
         groups.sort(key=lambda group: not group.informative)
         return self._pack(groups[:wanted])
 
@@ -162,7 +181,7 @@ class DapoTrainer(ResumableGRPOTrainer):
         prompts = [prepare_multimodal_messages(e["prompt"], images=[e["image"]]) for e in examples]
         prompt_ids, images, fields = self._tokenize_prompts(prompts)
         fields = {key: torch.tensor(np.array(fields[key])) for key in ("pixel_values", "image_grid_thw")}
-        ids, logps = self._rollouts(prompt_ids, images, fields, draw)
+        ids, logps, sampled = self._rollouts(prompt_ids, images, fields, draw)
         texts = self.processing_class.batch_decode(ids, skip_special_tokens=True)
         repeated = [example for example in examples for _ in range(n)]
         completions = [[{"role": "assistant", "content": text}] for text in texts]
@@ -184,6 +203,7 @@ class DapoTrainer(ResumableGRPOTrainer):
                 advantages[k].cpu(),
                 trained[k],
                 bool(informative[k]),
+                sampled and sampled[k * n : (k + 1) * n],
             )
             for k in range(len(examples))
         ]
@@ -193,22 +213,34 @@ class DapoTrainer(ResumableGRPOTrainer):
 
     def _rollouts(
         self, prompt_ids: list[list[int]], images: list[Any], fields: dict[str, Any], draw: int
-    ) -> tuple[list[list[int]], list[list[float]] | None]:
-        """Ids (and log-probabilities, where the engine gives those of this very policy) of all rollouts."""
+    ) -> tuple[list[list[int]], list[list[float]] | None, list[list[float]] | None]:
+        """Ids of all rollouts, and their log-probabilities: those of this very policy or those of vLLM, of
+        which the other is None."""
         n = self.num_generations
         if self.use_vllm:
-            repeated = (
-                [ids for ids in prompt_ids for _ in range(n)],
-                [image for image in images for _ in range(n)],
-            )
-            ids, _ = self._generate_single_turn(*repeated, fields, n)
-            return ids, None
+            return self._rollouts_of_vllm(prompt_ids, [image for (image,) in images], fields, draw)
         inputs = self._prompt_tensors(prompt_ids, fields)
-        policy = self.accelerator.unwrap_model(self.model)
+        policy = self._whole.update(self.model) if self._whole else self.accelerator.unwrap_model(self.model)
         rolled = rollout.sample(
             policy, inputs, n, self.max_completion_length, self.temperature, self._seed(draw)
         )
-        return rolled.ids, rolled.logps
+        # In bfloat16 a token's probability hangs on what it was computed together with: ask again, alike.
+        exact = policy.dtype == torch.float32 and not self.args.bf16
+        return rolled.ids, rolled.logps if exact else None, None
+
+    def _rollouts_of_vllm(
+        self, prompt_ids: list[list[int]], images: list[Image.Image], fields: dict[str, Any], draw: int
+    ) -> tuple[list[list[int]], None, list[list[float]]]:
+        """As `_rollouts`. A colocated vLLM draws from the random state of this process, a server from one of
+        its own: with a server a resumed run goes on with other rollouts."""
+        n, reader = self.num_generations, self.processing_class.image_processor
+        images = vllm.as_read(images, fields["image_grid_thw"], reader.patch_size, reader.resample)
+        # The processes over which one vLLM is split must draw alike.
+        torch.manual_seed(self._seed(draw, self.vllm_tensor_parallel_size))
+        ids, sampled = self._generate_single_turn(
+            [ids for ids in prompt_ids for _ in range(n)], [[x] for x in images for _ in range(n)], fields, n
+        )
+        return ids, None, sampled
 
     def _prompt_tensors(self, prompt_ids: list[list[int]], fields: dict[str, Any]) -> dict[str, torch.Tensor]:
         ids = [torch.tensor(x) for x in prompt_ids]
@@ -245,9 +277,10 @@ class DapoTrainer(ResumableGRPOTrainer):
         rows = torch.randint(len(self.train_dataset), (count,), generator=generator).tolist()
         return [self.train_dataset[row] for row in rows]
 
-    def _seed(self, draw: int) -> int:
-        """A function of run, step, draw and process alone: no random state has to be saved for a resume."""
-        digits = (self.args.seed, self.state.global_step, draw, self.accelerator.process_index, 0)
+    def _seed(self, draw: int, alike: int = 1) -> int:
+        """A function of run, step, draw and process alone: no random state has to be saved for a resume.
+        So many neighbouring processes as `alike` says have one seed."""
+        digits = (self.args.seed, self.state.global_step, draw, self.accelerator.process_index // alike, 0)
         return functools.reduce(lambda total, digit: (total * 1_000_003 + digit) % 2**61, digits)
 
     def _pack(self, groups: list[Group]) -> dict[str, Any]:
@@ -267,11 +300,21 @@ class DapoTrainer(ResumableGRPOTrainer):
             if g.trained[k] and (self.beta or (g.informative and abs(g.advantages[k]) > _SMALLEST))
         ]
         tokens = sum(len(g.ids[k]) for g in groups for k in range(len(g.ids)) if g.trained[k])
-        chunks = self.args.steps_per_generation
-        # No update may be empty, and all of a batch are of one size: fill up with rows of weight 0.
+        pieces = self.args.gradient_accumulation_steps
+        updates = self.args.steps_per_generation // pieces
+        # No update may be empty, and all of a batch are of one size, in all processes: fill up with rows of
+        # weight 0.
         blank = [(i, k, 0.0, False) for i, g in enumerate(groups) for k in range(len(g.ids))]
-        blank = blank[: max(-len(rows) % chunks, chunks - len(rows))]
+        blank = blank[: self._largest(updates * max(1, -(-len(rows) // updates))) - len(rows)]
         ordered = sorted(rows + blank)
+        # So too the pieces of each update, from its own rows: these stay what they are undivided.
+        size = len(ordered) // updates
+        parts = [ordered[k : k + size] for k in range(0, len(ordered), size)]
+        ordered = [
+            row
+            for part in parts
+            for row in sorted(part + [(i, k, 0.0, False) for i, k, *_ in islice(cycle(part), -size % pieces)])
+        ]
         filled = [(groups[i], k, weight) for i, k, weight, _ in ordered]
 
         batch = self._tensors([(g.prompt_ids, g.picture, g.ids[k]) for g, k, _ in filled])
@@ -285,13 +328,21 @@ class DapoTrainer(ResumableGRPOTrainer):
         else:
             with torch.no_grad():
                 batch["old_per_token_logps"] = self._logps(self.model, batch)
+        sampled = [g.sampled[k] for g, k, _ in filled if g.sampled]
+        if sampled:
+            batch["importance_sampling_ratio"], measured = vllm.correction(
+                batch["old_per_token_logps"], self._padded(sampled), batch["completion_mask"],
+                self.vllm_importance_sampling_clip_max,
+            )  # fmt: skip
+            for name, value in measured.items():
+                self._log_mean(name, [value])
         if self.beta:
             with torch.no_grad():
-                batch["ref_per_token_logps"] = self._logps(self.reference, batch)
+                batch["ref_per_token_logps"] = self._reference_logps(batch)
             # A row that only fills up has no advantage, but its KL would count.
             counts = torch.tensor([[real] for *_, real in ordered], device=device)
             batch["completion_mask"] = batch["completion_mask"] * counts
-        self._log("rows/trained", len(rows))
+        self._log_total("rows/trained", len(rows))
         return batch
 
     def _padded(self, rows: list[list[float]]) -> torch.Tensor:
@@ -339,11 +390,11 @@ class DapoTrainer(ResumableGRPOTrainer):
         self, model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, logits_to_keep: int,
         compute_entropy: bool = False, compute_aux_loss: bool = False, **fields: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:  # fmt: skip
-        """TRL's function, with every prompt read once; by TRL's own where the model is sharded, or forgets
-        what it read (gradient checkpointing keeps no keys and values)."""
+        """TRL's function, with every prompt read once; by TRL's own where the model is sharded, so that all
+        processes need the same weights at once, or forgets what it read (gradient checkpointing keeps no keys
+        and values)."""
         pictures = {name: fields[name] for name in ("pixel_values", "image_grid_thw", "num_images")}
-        many = self.accelerator.num_processes > 1 or self.is_fsdp_enabled or self.is_deepspeed_enabled
-        if many or compute_aux_loss or self.args.gradient_checkpointing:
+        if is_sharded(self) or compute_aux_loss or self.args.gradient_checkpointing:
             fields |= shared_prompt.repeat_pictures(**pictures)
             own: tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None] = (
                 super()._get_per_token_logps_and_entropies(
@@ -380,11 +431,12 @@ class DapoTrainer(ResumableGRPOTrainer):
         self._log_mean("truncated", [float(row[-1] not in self.eos_token_ids) for row in ids])
         self._log_mean("unscored", rewards.isnan().float().tolist())
         read = sum(len(group.prompt_ids) * len(group.ids) for group in groups)
-        self.state.num_input_tokens_seen += read + sum(map(len, ids))
-        if self._stop and rewards.isnan().float().mean() > self.dapo.max_unscored:
+        self.state.num_input_tokens_seen += int(self._total(read + sum(map(len, ids))))
+        unscored, rows = int(self._total(int(rewards.isnan().sum()))), int(self._total(len(rewards)))
+        if self._stop and unscored > self.dapo.max_unscored * rows:
             causes = Counter(cause for cause in columns.get("no_verdict", ()) if cause)
             why = f", most often: {causes.most_common(1)[0][0]}" if causes else ""
-            self._stop.asked = f"{int(rewards.isnan().sum())} of {len(rewards)} rollouts have no verdict{why}"
+            self._stop.asked = f"{unscored} of {rows} rollouts have no verdict{why}"
         if self.reference and self.dapo.kl_rows:
             self._log("kl", self._kl(groups))
 
@@ -397,9 +449,11 @@ class DapoTrainer(ResumableGRPOTrainer):
         logps = [g.logps[k] for g, k in rows if g.logps]
         with torch.no_grad():
             own = self._padded(logps) if logps else self._logps(self.model, batch)
-            difference = own - self._logps(self.reference, batch)
+            difference = own - self._reference_logps(batch)
         mask = batch["completion_mask"]
-        return float((((-difference).exp() + difference - 1) * mask).sum() / mask.sum())
+        local = torch.stack([(((-difference).exp() + difference - 1) * mask).sum(), mask.sum().float()])
+        total, tokens = self.accelerator.reduce(local, reduction="sum")
+        return float(total / tokens)
 
     def _logps(self, model: Any, batch: dict[str, Any]) -> torch.Tensor:
         """Log-probabilities (rows, T) of the completions of a batch."""
@@ -411,8 +465,29 @@ class DapoTrainer(ResumableGRPOTrainer):
             model, ids, mask, length, **{k: batch[k] for k in names}
         )[0]
 
+    def _reference_logps(self, batch: dict[str, Any]) -> torch.Tensor:
+        """Those of the reference: of a policy with adapters itself, with others or none."""
+        adapters = getattr(self.reference, "peft_config", None)
+        if adapters is None:
+            return self._logps(self.reference, batch)
+        policy = self.accelerator.unwrap_model(self.model)
+        with use_adapter(policy, REFERENCE if REFERENCE in adapters else None):
+            return self._logps(self.model, batch)
+
     def _log(self, name: str, value: float) -> None:
         self._metrics["train"][name].append(float(value))
+
+    def _total(self, value: float) -> float:
+        """The sum of a count over all processes."""
+        count = torch.tensor(float(value), dtype=torch.float64, device=self.accelerator.device)
+        return float(self.accelerator.reduce(count, reduction="sum"))
+
+    def _largest(self, value: int) -> int:
+        """The largest value of all processes: what these gather must be of one size."""
+        return int(self.accelerator.gather(torch.tensor([value], device=self.accelerator.device)).max())
+
+    def _log_total(self, name: str, count: int) -> None:
+        self._log(name, self._total(count))
 
     def _log_mean(self, name: str, values: list[float]) -> None:
         """Log the mean over all processes; of no value it is NaN, which TRL leaves out of its averages."""
@@ -429,8 +504,9 @@ class DapoTrainer(ResumableGRPOTrainer):
             self._log("kl/trained", trained)
             if measured:
                 self._metrics["train"]["kl"] = measured
-        if self.dapo.clip == "adaptive":
-            clipped = self._metrics["train"]["clip_ratio/region_mean"][-1]
+        pieces = self.current_gradient_accumulation_steps
+        if self.dapo.clip == "adaptive" and self._step % pieces == 0:  # once an update
+            clipped = float(np.mean(self._metrics["train"]["clip_ratio/region_mean"][-pieces:]))
             step = -0.005 if clipped > self.dapo.clip_target else 0.005
             self.epsilon_low = self.epsilon_high = min(CLIP_HIGH, max(CLIP_LOW, self.epsilon_high + step))
         self._log("clip/low", self.epsilon_low)
@@ -439,7 +515,8 @@ class DapoTrainer(ResumableGRPOTrainer):
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         folder = Path(self._get_output_dir(trial=trial)) / f"checkpoint-{self.state.global_step}"
-        write_text(folder / _CLIP_FILE, json.dumps([self.epsilon_low, self.epsilon_high]))
+        if self.args.should_save:
+            write_text(folder / _CLIP_FILE, json.dumps([self.epsilon_low, self.epsilon_high]))
         super()._save_checkpoint(model, trial)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:

@@ -1,6 +1,5 @@
-"""Reinforcement learning on the micro-world: from a run configuration to a trained policy in a run folder."""
+"""Reinforcement learning: from a run configuration to a trained policy in a run folder."""
 
-import copy
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,17 +8,21 @@ import torch
 from transformers.trainer_callback import PrinterCallback
 from trl import GRPOConfig
 
-from sailrl_lite.config import RLConfig, checkpoint_of
+from sailrl_lite.config import RLConfig, checkpoint_of, device_rows
 from sailrl_lite.errors import SailRLError
-from sailrl_lite.files import working_in
 from sailrl_lite.judges.specs import get_judge
 from sailrl_lite.rewards import for_trl, get_reward
 from sailrl_lite.training.callbacks import StopBetweenBatches, Watch, stop_on_interrupt
 from sailrl_lite.training.dapo import Dapo, DapoTrainer
-from sailrl_lite.training.data import curated_dataset, rl_dataset
-from sailrl_lite.training.models import load_checkpoint, save_checkpoint
+from sailrl_lite.training.data import Reader, check_data, curated_dataset, rl_dataset
+from sailrl_lite.training.models import save_checkpoint
 from sailrl_lite.training.passing import passing_problems
+from sailrl_lite.training.policies import check_policy, load_policy, reference_of
+from sailrl_lite.training.processes import device_settings, first_does, in_all_processes, working_in
 from sailrl_lite.training.runs import Interrupted, check_finite, claim_folder, last_checkpoint
+from sailrl_lite.training.sharded import whole_weights
+from sailrl_lite.training.shared_judge import judge_for_run
+from sailrl_lite.training.vllm import check_vllm, vllm_settings
 from sailrl_lite.world.problems import FAMILIES
 
 BAR = (
@@ -28,6 +31,7 @@ BAR = (
 )  # fmt: skip
 
 
+@in_all_processes
 def train_rl(
     config: RLConfig,
     out: Path,
@@ -50,12 +54,21 @@ def train_rl(
         Interrupted: after Ctrl-C, when too many rollouts have no verdict, or the judge's budget is spent.
     """
     config.check()
+    if config.engine.trainer == "verl":
+        raise SailRLError(
+            "verl trains this: write its files with `sailrl-lite export verl OUT`, or train here with "
+            "--set engine.trainer=trl"
+        )
+    check_vllm(config.policy, config.engine)
+    check_policy(config.policy, config.engine)
+    check_data(config.data)
     judge = get_judge(config.judge)
-    policy, processor = load_checkpoint(checkpoint_of(config))
+    policy, processor = load_policy(checkpoint_of(config), config.policy, train=True, seed=config.seed)
     rows = -(-config.steps // config.epochs) * config.prompts
+    reader = Reader(processor, "max_prompt_tokens", config.max_prompt_tokens)
     if config.data:
         problems = curated_dataset(
-            Path(config.data), rows, config.seed, responses=False, label_noise=config.label_noise
+            Path(config.data), rows, config.seed, False, config.label_noise, reader, bar
         )
         if judge.needs_truth and get_reward(config.reward).needs_scores and "problem" not in problems[0]:
             raise SailRLError(
@@ -68,11 +81,13 @@ def train_rl(
         chosen = None
         if config.filtered:
             with working_in(out):
-                chosen = passing_problems(config, policy, processor, rows, out / "pass4.csv", bar)
-        problems = rl_dataset(rows, families, config.shortcut, config.label_noise, chosen)
+                chosen = first_does(
+                    lambda: passing_problems(config, policy, processor, rows, out / "pass4.csv", bar)
+                )
+        problems = rl_dataset(rows, families, config.shortcut, config.label_noise, chosen, reader)
+    judge = judge_for_run(config.judge, out)
     watch = Watch(out, config.updates, BAR, bar, on_batch, judge)
     stop = StopBetweenBatches(config.updates, judge)
-    judge.keep(out)
     if judge.stopped:
         raise SailRLError(f"{judge.stopped}; go on with --resume and a larger one in --judge")
     trainer = DapoTrainer(
@@ -89,7 +104,7 @@ def train_rl(
             overlong=config.overlong,
             kl=config.kl,
         ),
-        reference=copy.deepcopy(policy),
+        reference=reference_of(policy),
         stop=stop,
     )
     trainer.remove_callback(PrinterCallback)  # the bar and metrics.csv say it better
@@ -98,20 +113,24 @@ def train_rl(
         trainer.train(resume_from_checkpoint=str(last) if last else None)
     if stop.why and trainer.state.global_step < trainer.state.max_steps:
         raise Interrupted(trainer.state.global_step // config.updates, config.steps, stop.why, out)
-    check_finite(policy)
-    return save_checkpoint(policy, processor, out / "policy")
+    weights = whole_weights(trainer)
+    check_finite(policy, weights)
+    return first_does(lambda: save_checkpoint(policy, processor, out / "policy", weights))
 
 
 def grpo_config(config: RLConfig, out: Path) -> GRPOConfig:
     """The settings of TRL that a run configuration stands for."""
-    rollouts = config.prompts * config.rollouts
+    update, processes = config.prompts * config.rollouts // config.updates, config.engine.processes
+    at_once = device_rows("prompts x rollouts / updates", update, processes, config.device_batch)
+    pieces = update // processes // at_once  # that an update is computed in
     gpu = torch.cuda.is_available()
     return GRPOConfig(
         output_dir=str(out / "trainer"),
         seed=config.seed,
         max_steps=config.steps * config.updates,
-        per_device_train_batch_size=rollouts // config.updates,
-        steps_per_generation=config.updates,
+        per_device_train_batch_size=at_once,
+        gradient_accumulation_steps=pieces,
+        steps_per_generation=config.updates * pieces,
         num_generations=config.rollouts,
         max_completion_length=config.max_new_tokens,
         temperature=config.temperature,
@@ -128,8 +147,10 @@ def grpo_config(config: RLConfig, out: Path) -> GRPOConfig:
         save_total_limit=2,
         report_to=[],
         disable_tqdm=True,
-        use_cpu=not gpu,
         bf16=gpu,
-        gradient_checkpointing=False,
+        gradient_checkpointing=config.engine.gradient_checkpointing,
+        gradient_checkpointing_kwargs={"use_reentrant": False},
         dataloader_pin_memory=gpu,
+        **device_settings(config.engine),
+        **vllm_settings(config),
     )

@@ -83,7 +83,10 @@ def split_batch(batch: dict[str, Any], parts: int) -> list[dict[str, Any]]:
         completion[0] = True  # of rows that count for nothing one column stays
         for name in ("prompt_ids", "prompt_mask"):
             part[name] = part[name][:, prompt]
-        per_token = ("completion_ids", "completion_mask", "old_per_token_logps", "ref_per_token_logps")
+        per_token = (
+            "completion_ids", "completion_mask", "old_per_token_logps", "ref_per_token_logps",
+            "importance_sampling_ratio",
+        )  # fmt: skip
         for name in part.keys() & per_token:
             part[name] = part[name][:, completion]
         part["mm_token_type_ids"] = part["mm_token_type_ids"][:, torch.cat([prompt, completion])]
