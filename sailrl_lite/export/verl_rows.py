@@ -17,10 +17,12 @@ from sailrl_lite.files import whole_file
 from sailrl_lite.judges.specs import read_spec
 from sailrl_lite.rewards import get_reward
 from sailrl_lite.training.data import rl_dataset
+from sailrl_lite.training.models import SPECIAL
 from sailrl_lite.world.problems import FAMILIES, Problem, make_problem
 
 VALIDATION = 10  # micro-world problems of each family that verl validates on
-PLACES = ("<image>", "<video>", "<audio>")  # what verl reads in a prompt as the place of a picture and so on
+# What verl, or the policy, reads in a question as the place of a picture and so on.
+PLACES = ("<image>", "<video>", "<audio>", *SPECIAL)
 _GROUP = 256  # rows a Parquet row group: what is in memory at once
 _PICTURE = [("bytes", pa.binary()), ("max_pixels", pa.int64())]
 _PROBLEM = [("family", pa.string()), ("seed", pa.int64()), ("split", pa.string()), ("shortcut", pa.float64())]
@@ -137,7 +139,9 @@ def _micro_row(index: int, problem: Problem, label: bool, config: RLConfig) -> d
 
 def _curated_row(index: int, row: Row, config: RLConfig) -> dict[str, Any]:
     if place := next((word for word in PLACES if word in row.question), None):
-        raise SailRLError(f"row {row.id} of {config.data} asks with {place}, a place of verl; drop the row")
+        raise SailRLError(
+            f"row {row.id} of {config.data} holds {place}, which is no text to verl; drop the row"
+        )
     problem = problem_of(row)
     if problem is None and asks_truth(config.judge) and get_reward(config.reward).needs_scores:
         raise SailRLError(
