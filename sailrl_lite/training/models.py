@@ -1,7 +1,7 @@
 """The policy of the preview rung: a small but real Qwen2.5-VL with its own tokenizer, without a download.
 
 The class, the processor calls and the save format are those of the 3B model; only the configuration is small.
-A Qwen3-VL of about the same size goes through the same code.
+A Qwen3-VL of about the same size goes through the same code. `policies` loads the large ones.
 """
 
 import json
@@ -32,7 +32,7 @@ from sailrl_lite.errors import SailRLError
 from sailrl_lite.files import saving
 from sailrl_lite.response import DIRECT, THINK
 from sailrl_lite.world.problems import FAMILIES, make_problem
-from sailrl_lite.world.scenes import HEIGHT, WIDTH
+from sailrl_lite.world.scenes import HEIGHT, WIDTH, fit
 from sailrl_lite.world.teacher import ERRORS, describe, err, solve
 from sailrl_lite.world.traces import write_trace
 
@@ -59,6 +59,7 @@ CHAT_TEMPLATE = (
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 CAPTION = "What does the picture show?"
+_REMEDY = "make it with `sailrl-lite sft`, or name another with --checkpoint"
 _PIECE = Regex(r" ?[A-Za-z]+|\\[a-z]+\{|[0-9]|\s|.")
 
 
@@ -73,6 +74,24 @@ class MicroProcessor(Qwen2_5_VLProcessor):
         self.image_token_id = tokenizer.convert_tokens_to_ids(self.image_token)
         self.video_token_id = tokenizer.convert_tokens_to_ids(self.video_token)
         ProcessorMixin.__init__(self, image_processor, tokenizer, chat_template=chat_template)
+
+    def shown(self, picture: Image.Image) -> Image.Image:
+        """A picture of any size and mode as this policy is shown it: of the size of the micro-world's."""
+        return fit(picture)
+
+    def picture_tokens(self, width: int, height: int) -> int:
+        """How many tokens a picture of so many pixels becomes, once `shown`."""
+        return self._tokens_of(WIDTH, HEIGHT)
+
+    def _tokens_of(self, width: int, height: int) -> int:
+        patches: int = self.image_processor.get_number_of_image_patches(height, width, {})
+        return patches // self.image_processor.merge_size**2
+
+    def special_tokens(self) -> tuple[str, ...]:
+        """The tokens that mark turns and pictures, which no question can hold."""
+        added = self.tokenizer.added_tokens_decoder.values()
+        marks = {str(token) for token in added if token.special} | {self.image_token, self.video_token}
+        return tuple(sorted(marks))
 
 
 def build_tokenizer() -> PreTrainedTokenizerFast:
@@ -145,7 +164,7 @@ def build_policy(
         if weight.ndim > 1:
             torch.nn.init.normal_(weight, std=weight[0].numel() ** -0.5)
     torch.nn.init.normal_(policy.get_input_embeddings().weight, std=0.05)
-    return _with_tokens_of(processor, policy)
+    return with_tokens_of(processor, policy)
 
 
 def _configuration(
@@ -182,7 +201,7 @@ def _configuration(
     return Qwen3VLConfig(text_config=text | {"rope_parameters": rope}, vision_config=vision, **shared)
 
 
-def _with_tokens_of(processor: MicroProcessor, policy: Policy) -> Policy:
+def with_tokens_of(processor: MicroProcessor, policy: Policy) -> Policy:
     """Tell the policy which tokens end and pad a response; its configuration forgets them on loading."""
     for config in (policy.config, policy.generation_config):
         config.eos_token_id = processor.tokenizer.eos_token_id
@@ -191,47 +210,83 @@ def _with_tokens_of(processor: MicroProcessor, policy: Policy) -> Policy:
 
 
 def load_checkpoint(folder: str | Path) -> tuple[Policy, MicroProcessor]:
-    """Policy and processor from a folder that `save_pretrained` wrote; every weight must be there and fit.
+    """Micro policy and processor from a folder that `save_pretrained` wrote; every weight must be there and
+    fit. Others are loaded by `policies.load_policy`.
 
     Raises:
         SailRLError: the folder is missing, of no known architecture, truncated or incomplete.
     """
     folder = Path(folder)
-    remedy = "make it with `sailrl-lite sft`, or name another with --checkpoint"
-    if (folder / "policy" / "config.json").is_file():
-        raise SailRLError(f"{folder} is the folder of a run; its policy is {folder / 'policy'}")
-    if not (folder / "config.json").is_file():
-        raise SailRLError(f"no checkpoint in {folder} (config.json is missing); {remedy}")
+    policy = read_policy(folder)
     try:
-        kind = json.loads((folder / "config.json").read_text()).get("model_type")
-    except ValueError as error:
-        raise SailRLError(f"{folder / 'config.json'} is not JSON; {remedy}") from error
-    if kind not in CLASSES:
-        known = " or ".join(map(repr, CLASSES))
-        raise SailRLError(f"{folder} holds a {kind!r} checkpoint, but a policy is {known}; {remedy}")
-    try:
-        policy, loading = CLASSES[kind].from_pretrained(folder, output_loading_info=True)
         processor = MicroProcessor.from_pretrained(folder)
     except Exception as error:  # whatever a damaged file makes the libraries raise
-        first = str(error).split("\n")[0]
-        raise SailRLError(f"the checkpoint in {folder} cannot be read ({first}); {remedy}") from error
+        raise unreadable(folder, error) from error
+    return with_tokens_of(processor, policy), processor
+
+
+def read_policy(folder: Path, **options: Any) -> Policy:
+    """The weights in a folder, strictly; `options` are those of `from_pretrained`.
+
+    Raises:
+        SailRLError: as `load_checkpoint`.
+    """
+    kind = read_config(folder).get("model_type")
+    if kind not in CLASSES:
+        known = " or ".join(map(repr, CLASSES))
+        raise SailRLError(f"{folder} holds a {kind!r} checkpoint, but a policy is {known}; {_REMEDY}")
+    try:
+        policy, loading = CLASSES[kind].from_pretrained(folder, output_loading_info=True, **options)
+    except Exception as error:  # whatever a damaged file makes the libraries raise
+        raise unreadable(folder, error) from error
     wrong = [
         f"{what.replace('_', ' ')}: {sorted(map(str, keys))[0]}" for what, keys in loading.items() if keys
     ]
     if wrong:
         raise SailRLError(
-            f"the checkpoint in {folder} does not fit the policy ({'; '.join(wrong)}); {remedy}"
+            f"the checkpoint in {folder} does not fit the policy ({'; '.join(wrong)}); {_REMEDY}"
         )
-    return _with_tokens_of(processor, policy), processor
+    return policy
 
 
-def save_checkpoint(policy: Policy, processor: MicroProcessor, folder: str | Path) -> Path:
-    """Write policy and processor for `load_checkpoint`; a half-written folder never takes the name."""
+def read_config(folder: Path) -> dict[str, Any]:
+    """The config.json of a checkpoint; raises SailRLError where there is none that can be read."""
+    if (folder / "policy" / "config.json").is_file() or (folder / "policy" / "adapter_config.json").is_file():
+        raise SailRLError(f"{folder} is the folder of a run; its policy is {folder / 'policy'}")
+    if not (folder / "config.json").is_file():
+        raise SailRLError(f"no checkpoint in {folder} (config.json is missing); {_REMEDY}")
+    try:
+        config: dict[str, Any] = json.loads((folder / "config.json").read_text())
+    except ValueError as error:
+        raise SailRLError(f"{folder / 'config.json'} is not JSON; {_REMEDY}") from error
+    return config
+
+
+def unreadable(folder: Path, error: Exception) -> SailRLError:
+    """What to say of a checkpoint on which a library failed."""
+    first = str(error).split("\n")[0]
+    return SailRLError(f"the checkpoint in {folder} cannot be read ({first}); {_REMEDY}")
+
+
+def bare(policy: Policy) -> Policy:
+    """The model itself where `peft` has wrapped it; the adapters in its layers stay at work."""
+    return policy.get_base_model() if hasattr(policy, "get_base_model") else policy
+
+
+def save_checkpoint(
+    policy: Policy,
+    processor: MicroProcessor,
+    folder: str | Path,
+    weights: dict[str, torch.Tensor] | None = None,
+) -> Path:
+    """Write policy and processor for `load_checkpoint`; a half-written folder never takes the name. `weights`
+    are those of a policy whose own are sharded."""
     folder = Path(folder)
     with saving(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as temporary:
-            policy.save_pretrained(temporary)
+            adapters = {"selected_adapters": ["default"]} if bare(policy) is not policy else {}
+            policy.save_pretrained(temporary, state_dict=weights, **adapters)
             processor.save_pretrained(temporary)
             os.chmod(temporary, 0o755)
             if folder.exists():
@@ -256,8 +311,9 @@ def encode_prompts(
     processor: MicroProcessor, questions: list[str], images: list[Image.Image], prefill: str = ""
 ) -> dict[str, torch.Tensor]:
     """Model inputs, left padded, of questions with a picture each; `prefill` starts the response."""
+    specials = processor.special_tokens()
     for question in questions:
-        if special := next((token for token in SPECIAL if token in question), None):
+        if special := next((token for token in specials if token in question), None):
             raise SailRLError(f"a question cannot hold the token {special}; leave it out")
     messages = [
         [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": question}]}]

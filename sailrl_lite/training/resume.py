@@ -35,6 +35,7 @@ class ResumableGRPOTrainer(GRPOTrainer):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         window = self.args.steps_per_generation * self.num_iterations
+        window = -(-window // self.args.gradient_accumulation_steps)  # in updates
         if self.args.save_strategy == "steps" and self.args.save_steps % window:
             raise SailRLError(f"save_steps must be a multiple of {window}: rollouts in use are not saved")
 
@@ -59,7 +60,7 @@ class ResumableGRPOTrainer(GRPOTrainer):
 
     def _load_from_checkpoint(self, checkpoint: str, model: Any = None) -> None:
         policy = self.accelerator.unwrap_model(model if model is not None else self.model)
-        if hasattr(policy, "peft_config") or self.is_fsdp_enabled or self.is_deepspeed_enabled:
+        if self.is_fsdp_enabled or self.is_deepspeed_enabled:
             super()._load_from_checkpoint(checkpoint, model)
         else:
             restore_strictly(policy, checkpoint)

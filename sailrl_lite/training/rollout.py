@@ -14,7 +14,7 @@ from PIL import Image
 from transformers import DynamicCache
 
 from sailrl_lite.errors import SailRLError
-from sailrl_lite.training.models import MicroProcessor, Policy, encode_prompts
+from sailrl_lite.training.models import MicroProcessor, Policy, bare, encode_prompts
 
 _COMPACT = 0.9  # drop the finished rows from the cache once fewer than this share are alive
 
@@ -73,9 +73,11 @@ def sample(
     if n < 1 or max_new_tokens < 1 or not 0 <= temperature < math.inf:
         asked = f"n={n}, max_new_tokens={max_new_tokens}, temperature={temperature}"
         raise SailRLError(f"sampling needs n and max_new_tokens from 1 and temperature from 0, not {asked}")
+    policy = bare(policy)
     was_training = policy.training
     policy.eval()
-    device = inputs["input_ids"].device
+    device = policy.device
+    inputs = {name: value.to(device) for name, value in inputs.items()}
     generator = torch.Generator(device).manual_seed(seed)
     ends = torch.tensor(policy.generation_config.eos_token_id, device=device).flatten()
     # A picture token in a response would ask the next forward pass for a picture that is not there.

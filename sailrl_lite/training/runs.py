@@ -1,6 +1,7 @@
 """Run folders: one run each, known by its configuration, resumed from its last whole checkpoint."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ from sailrl_lite.errors import SailRLError
 from sailrl_lite.files import write_text
 from sailrl_lite.judges.specs import essence
 from sailrl_lite.settings import Settings
-from sailrl_lite.training.models import load_checkpoint
+from sailrl_lite.training.models import bare, read_policy
+from sailrl_lite.training.policies import restore_adapters
+from sailrl_lite.training.processes import first_does
 
 _LAST_FILE = "trainer_state.json"  # the trainer writes it after weights, optimizer and random state
 
@@ -23,11 +26,16 @@ class Interrupted(SailRLError):
 
 
 def claim_folder(config: Settings, out: Path, resume: bool) -> None:
-    """Make `out` the folder of this run, with its configuration in config.json.
+    """Make `out` the folder of this run, with its configuration in config.json; the first process does.
 
     Raises:
-        SailRLError: `out` holds a run and `resume` is off, or holds none, or another one, and it is on.
+        SailRLError: `out` holds a run and `resume` is off, or holds none, or another one, and it is on; or
+            its checkpoints are of weights that were sharded in another way.
     """
+    first_does(lambda: _claim(config, out, resume))
+
+
+def _claim(config: Settings, out: Path, resume: bool) -> None:
     text, file = config.to_json(), out / "config.json"
     if not resume:
         if file.exists():
@@ -36,7 +44,8 @@ def claim_folder(config: Settings, out: Path, resume: bool) -> None:
     elif not file.is_file():
         raise SailRLError(f"there is no run in {out} to resume; start it without --resume")
     elif file.read_bytes() != text.encode():
-        old = _fixed(type(config).from_json(file.read_text(encoding="utf-8", errors="replace")))
+        there = type(config).from_json(file.read_text(encoding="utf-8", errors="replace"))
+        old = _fixed(there)
         differ = [
             f"{name} {old[name]} there, {new} here"
             for name, new in _fixed(config).items()
@@ -47,7 +56,20 @@ def claim_folder(config: Settings, out: Path, resume: bool) -> None:
             raise SailRLError(
                 f"the run in {out} has other settings ({what}); give the same, or another --out"
             )
+        _check_sharding(there.flat(), config.flat(), out)
         write_text(file, text)
+
+
+def _check_sharding(there: Mapping[str, Any], here: Mapping[str, Any], out: Path) -> None:
+    """A checkpoint of sharded weights holds a part for each process; any other goes on with any number."""
+    names = ["engine.sharding"]
+    if here.get("engine.sharding", "none") != "none":
+        names.append("engine.processes")
+    for name in names:
+        if there.get(name) != here.get(name):
+            raise SailRLError(
+                f"the checkpoints in {out} are of {name}={there[name]}; go on with the same, not {here[name]}"
+            )
 
 
 def _fixed(config: Settings) -> dict[str, Any]:
@@ -71,16 +93,21 @@ def _is_whole(checkpoint: Path) -> bool:
     return all(file.stat().st_size for file in checkpoint.iterdir())
 
 
-def check_finite(policy: torch.nn.Module) -> None:
-    """Raise SailRLError if training has left a weight that is no number."""
-    if not all(bool(weight.isfinite().all()) for weight in policy.parameters()):
+def check_finite(policy: torch.nn.Module, weights: Mapping[str, torch.Tensor] | None = None) -> None:
+    """Raise SailRLError if training has left a weight that is no number; `weights` are those of a policy
+    whose own are sharded."""
+    left = policy.parameters() if weights is None else weights.values()
+    if not all(bool(weight.isfinite().all()) for weight in left):
         raise SailRLError("the policy diverged: a weight is no longer finite; lower learning_rate")
 
 
 def restore_strictly(policy: Any, checkpoint: str) -> None:
-    """Load every weight of a trainer's checkpoint, or raise SailRLError.
+    """Load every weight that a trainer's checkpoint holds, all or those of adapters, or raise SailRLError.
 
     The trainer's own way restores none of a full Qwen2.5-VL: the saved names are not the module's, and it
     only warns.
     """
-    policy.load_state_dict(load_checkpoint(checkpoint)[0].state_dict())
+    if bare(policy) is policy:
+        policy.load_state_dict(read_policy(Path(checkpoint), dtype=policy.dtype).state_dict())
+    else:
+        restore_adapters(policy, Path(checkpoint))

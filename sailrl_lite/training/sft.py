@@ -1,4 +1,5 @@
-"""Supervised fine-tuning of the micro policy from scratch: TRL's SFTTrainer on lessons that never repeat."""
+"""Supervised fine-tuning: TRL's SFTTrainer, of the micro policy from scratch on lessons that never repeat, or
+of any policy on curated rows."""
 
 import multiprocessing
 import os
@@ -14,18 +15,28 @@ from transformers.trainer_callback import PrinterCallback
 from trl import SFTConfig as TrlConfig
 from trl import SFTTrainer
 
-from sailrl_lite.config import SHIPPED, Architecture, JudgeConfig, SFTConfig, checkpoint_of
-from sailrl_lite.files import saving, working_in, write_text
+from sailrl_lite.config import (
+    SHIPPED,
+    Architecture,
+    JudgeConfig,
+    PolicyConfig,
+    SFTConfig,
+    checkpoint_of,
+    device_rows,
+)
+from sailrl_lite.errors import SailRLError
+from sailrl_lite.files import saving, write_text
 from sailrl_lite.training.callbacks import StopBetweenBatches, Watch, stop_on_interrupt
-from sailrl_lite.training.data import curated_dataset, sft_dataset
+from sailrl_lite.training.data import Reader, check_data, curated_dataset, sft_dataset
 from sailrl_lite.training.models import (
     MicroProcessor,
     Policy,
     build_policy,
     build_processor,
-    load_checkpoint,
     save_checkpoint,
 )
+from sailrl_lite.training.policies import check_policy, load_policy
+from sailrl_lite.training.processes import device_settings, first_does, in_all_processes, working_in
 from sailrl_lite.training.runs import (
     Interrupted,
     check_finite,
@@ -33,15 +44,19 @@ from sailrl_lite.training.runs import (
     last_checkpoint,
     restore_strictly,
 )
+from sailrl_lite.training.sharded import is_sharded, whole_weights
 
 BAR = (("loss", "loss"), ("token accuracy", "mean_token_accuracy"))
-_LOG_EVERY, _SAVE_EVERY = 20, 500
+_LOG_EVERY = 20
 _NAMES: dict[Architecture, str] = {"qwen2_5_vl": "Qwen2.5-VL", "qwen3_vl": "Qwen3-VL"}
 
 
 class _Trainer(SFTTrainer):
     def _load_from_checkpoint(self, checkpoint: str, model: Any = None) -> None:
-        restore_strictly(self.model, checkpoint)
+        if is_sharded(self):
+            super()._load_from_checkpoint(checkpoint, model)
+        else:
+            restore_strictly(self.model, checkpoint)
 
     def create_model_card(self, *args: Any, **kwargs: Any) -> None:
         """Write none: `_card` describes the policy."""
@@ -51,6 +66,7 @@ class _Trainer(SFTTrainer):
             super()._save_checkpoint(model, trial)
 
 
+@in_all_processes
 def train_sft(config: SFTConfig, out: Path, resume: bool = False, bar: bool = True) -> Path:
     """Train a policy, from scratch unless the configuration names one; return its folder, `out`/policy.
 
@@ -64,22 +80,33 @@ def train_sft(config: SFTConfig, out: Path, resume: bool = False, bar: bool = Tr
         Interrupted: after Ctrl-C.
     """
     config.check()
-    rows = config.steps * config.batch
-    if config.data:
-        lessons = curated_dataset(Path(config.data), rows, config.seed, responses=True)
-    else:
-        captions = config.captions * config.batch
-        lessons = sft_dataset(rows, config.noise, captions, config.shortcut, config.lessons)
+    check_policy(config.policy, config.engine)
+    check_data(config.data)
     if config.checkpoint or config.data:
-        policy, processor = load_checkpoint(checkpoint_of(config))
+        policy, processor = load_policy(checkpoint_of(config), config.policy, train=True, seed=config.seed)
+    elif config.policy != PolicyConfig():
+        raise SailRLError(
+            "a policy from scratch has policy.* as they are; name one to start from with --checkpoint"
+        )
     else:
         processor = build_processor()
         policy = build_policy(processor, config.seed, config.width, config.layers, config.architecture)
+    reader, rows = Reader(processor, "max_tokens", config.max_tokens), config.steps * config.batch
+    if config.data:
+        lessons = curated_dataset(Path(config.data), rows, config.seed, True, reader=reader, bar=bar)
+    else:
+        captions = config.captions * config.batch
+        lessons = sft_dataset(rows, config.noise, captions, config.shortcut, config.lessons, reader)
     claim_folder(config, out, resume)
-    fit(policy, processor, lessons, config, out, resume, bar)
-    folder = save_checkpoint(policy, processor, out / "policy")
-    write_text(folder / "README.md", _card(config, sum(p.numel() for p in policy.parameters())))
-    return folder
+    parameters = sum(p.numel() for p in policy.parameters())  # a sharded policy has parts of them
+    weights = fit(policy, processor, lessons, config, out, resume, bar)
+
+    def save() -> Path:
+        folder = save_checkpoint(policy, processor, out / "policy", weights)
+        write_text(folder / "README.md", _card(config, parameters))
+        return folder
+
+    return first_does(save)
 
 
 def fit(
@@ -91,39 +118,48 @@ def fit(
     resume: bool,
     bar: bool,
     collate: Callable[[list[dict[str, Any]]], dict[str, torch.Tensor]] | None = None,
-) -> None:
+) -> dict[str, torch.Tensor] | None:
     """Train a model in place, in a run folder that was claimed; checkpoints go to `out`/trainer.
+
+    Returns the weights of one that was sharded (see `whole_weights`), else None.
 
     Args:
         lessons: at least as many rows as the run has steps x batch, read in order.
         collate: from rows to model inputs and labels; None is TRL's, for prompts and completions.
     """
     stop = StopBetweenBatches(1)
+    # A judge is trained with the usual values of what only a policy's configuration has.
+    usual = config if isinstance(config, SFTConfig) else SFTConfig()
+    gpu, processes = torch.cuda.is_available(), usual.engine.processes
+    at_once = device_rows("batch", config.batch, processes, usual.device_batch)
     trainer = _Trainer(
         model=policy,
         args=TrlConfig(
             output_dir=str(out / "trainer"),
             seed=config.seed,
             max_steps=config.steps,
-            per_device_train_batch_size=config.batch,
+            per_device_train_batch_size=at_once,
+            gradient_accumulation_steps=config.batch // processes // at_once,
             learning_rate=config.learning_rate,
             lr_scheduler_type="cosine",
             warmup_steps=min(100, config.steps // 10),
-            weight_decay=0.01,
-            adam_beta2=0.98,
+            weight_decay=usual.weight_decay,
+            adam_beta2=usual.adam_beta2,
             max_length=None,  # truncation would cut image tokens
             remove_unused_columns=False,
             train_sampling_strategy="sequential",  # captions first; the lessons are drawn at random anyway
             dataloader_num_workers=int(_forks() and (os.cpu_count() or 1) > 1),
             logging_steps=min(_LOG_EVERY, config.steps),
             save_strategy="steps",
-            save_steps=_SAVE_EVERY,
+            save_steps=usual.save_every,
             save_total_limit=2,
             report_to=[],
             disable_tqdm=True,
-            bf16=False,
-            gradient_checkpointing=False,
-            dataloader_pin_memory=torch.cuda.is_available(),
+            bf16=gpu and isinstance(config, SFTConfig),
+            gradient_checkpointing=usual.engine.gradient_checkpointing,
+            gradient_checkpointing_kwargs={"use_reentrant": False},
+            dataloader_pin_memory=gpu,
+            **device_settings(usual.engine),
         ),
         data_collator=collate,
         train_dataset=lessons,
@@ -136,7 +172,9 @@ def fit(
         trainer.train(resume_from_checkpoint=str(last) if last else None)
     if stop.why and trainer.state.global_step < config.steps:
         raise Interrupted(trainer.state.global_step, config.steps, stop.why, out)
-    check_finite(policy)
+    weights = whole_weights(trainer)
+    check_finite(policy, weights)
+    return weights
 
 
 def _forks() -> bool:
@@ -149,10 +187,10 @@ def _card(config: SFTConfig, parameters: int) -> str:
     if config.data or config.checkpoint:
         start = "the shipped policy" if checkpoint_of(config) == SHIPPED else config.checkpoint
         data = config.data or "the micro-world's lessons"
-        return f"""# A micro policy after SFT
+        return f"""# A policy after SFT
 
 Trained from {start} on {data} by {made}: {config.steps:,} updates of {config.batch} rows, learning rate
-{config.learning_rate:g}. Load it with `sailrl_lite.training.models.load_checkpoint`.
+{config.learning_rate:g}. Load it with `sailrl_lite.training.policies.load_policy`.
 """
     noise = ", ".join(f"{name.replace('_', ' ')} {rate:g}" for name, rate in asdict(config.noise).items())
     versions = ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers", "trl"))
