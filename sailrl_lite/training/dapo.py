@@ -234,6 +234,8 @@ class DapoTrainer(ResumableGRPOTrainer):
         """As `_rollouts`. A colocated vLLM draws from the random state of this process, a server from one of
         its own: with a server a resumed run goes on with other rollouts."""
         n, reader = self.num_generations, self.processing_class.image_processor
+        if self.vllm_mode == "colocate":
+            prompt_ids = [vllm.one_token_a_picture(ids, self._image_pad_token_id) for ids in prompt_ids]
         images = vllm.as_read(images, fields["image_grid_thw"], reader.patch_size, reader.resample)
         # The processes over which one vLLM is split must draw alike.
         torch.manual_seed(self._seed(draw, self.vllm_tensor_parallel_size))

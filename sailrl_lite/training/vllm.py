@@ -71,6 +71,7 @@ def vllm_settings(config: RLConfig) -> dict[str, Any]:
         "vllm_importance_sampling_correction": True,
         "vllm_importance_sampling_mode": "token_truncate",
         "vllm_importance_sampling_clip_max": 3.0,
+        "trust_remote_code": config.policy.remote_code,
     }
     if engine.vllm == "server":
         return shared | {"vllm_server_base_url": engine.vllm_server}
@@ -91,6 +92,18 @@ def response_limits(tokenizer: Any, pictures: Iterable[int], ends: Iterable[int]
         "bad_words": [tokenizer.convert_ids_to_tokens(token) for token in pictures],
         "stop_token_ids": list(ends),
     }
+
+
+def one_token_a_picture(ids: Sequence[int], picture: int) -> list[int]:
+    """A prompt as a colocated vLLM wants it: it puts in as many picture tokens as a picture has by itself.
+
+    TRL 1.16 hands it prompts in which they already are; the first is then replaced by all once more, without
+    an error, and the policy answers a prompt that it never sees in training (TRL's issue 6294).
+
+    >>> one_token_a_picture([1, 5, 5, 5, 2], picture=5)
+    [1, 5, 2]
+    """
+    return [token for k, token in enumerate(ids) if token != picture or k == 0 or ids[k - 1] != picture]
 
 
 def as_read(
