@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, set_seed
 from trl.data_utils import prepare_multimodal_messages
 from trl.trainer.utils import add_fused_lm_head, pad, use_adapter
 
@@ -238,7 +238,7 @@ class DapoTrainer(ResumableGRPOTrainer):
             prompt_ids = [vllm.one_token_a_picture(ids, self._image_pad_token_id) for ids in prompt_ids]
         images = vllm.as_read(images, fields["image_grid_thw"], reader.patch_size, reader.resample)
         # The processes over which one vLLM is split must draw alike.
-        torch.manual_seed(self._seed(draw, self.vllm_tensor_parallel_size))
+        set_seed(self._seed(draw, self.vllm_tensor_parallel_size) % 2**32)
         ids, sampled = self._generate_single_turn(
             [ids for ids in prompt_ids for _ in range(n)], [[x] for x in images for _ in range(n)], fields, n
         )
