@@ -46,15 +46,15 @@ def add_evaluate(subparsers: Subparsers) -> None:
 def run_evaluate(args: argparse.Namespace) -> int:
     from sailrl_lite.files import write_text
     from sailrl_lite.study import evaluation
-    from sailrl_lite.training.models import load_checkpoint
+    from sailrl_lite.training.policies import load_policy
 
     names = ("checkpoint", "temperature", "seed", "problems", "families", "never_think", "shortcut")
     config = configured(args, EvaluateConfig, *names)
     config.check()
     problems = evaluation.unseen_problems(config.problems, config.families, config.shortcut)
-    policy, processor = load_checkpoint(checkpoint_of(config))
+    policy, processor = load_policy(checkpoint_of(config), config.policy)
     rows = evaluation.evaluate_relative(
-        policy, processor, problems, config.temperature, config.seed,
+        policy, processor, problems, config.temperature, config.seed, config.max_new_tokens,
         bar=None if args.quiet else "evaluating", never_think=config.never_think,
     )  # fmt: skip
     summary = evaluation.summarize(rows, seed=config.seed)
