@@ -1,6 +1,6 @@
 """Several processes that train one policy: who they are, what they agree on, and how all of them end.
 
-`accelerate launch` starts them, one on each GPU, or some on a CPU. All train, each on its own part of a batch;
+`accelerate launch` starts them, one on each GPU, or some on a CPU. All train, each on its part of a batch;
 the first alone writes files, and goes on when the training is done.
 """
 
@@ -101,7 +101,7 @@ def device_settings(engine: EngineConfig) -> dict[str, Any]:
     gpu = torch.cuda.is_available()
     return {
         "use_cpu": not gpu and engine.sharding == "none",  # told of a CPU, accelerate would shard nothing
-        "ddp_backend": None if gpu else "gloo",
+        "ddp_backend": "gloo" if count() > 1 and not gpu else None,
         "ddp_timeout": int(PATIENCE.total_seconds()),
         "ddp_find_unused_parameters": False,  # every row has a picture, so every weight has its gradient
         "ddp_broadcast_buffers": False,  # they are constants

@@ -1,0 +1,18 @@
+"""`sailrl-lite` with FSDP2 on a CPU, which accelerate has for GPUs only (1.15: a launch on CPUs is plain DDP).
+
+The one change: accelerate is told that its two gloo processes are of the kind MULTI_GPU, whose device happens to
+be the CPU. Sharding, gathering and checkpoints are then accelerate's and torch's own.
+"""
+
+import os
+import sys
+
+from accelerate import PartialState
+from accelerate.utils import DistributedType
+
+os.environ["ACCELERATE_TORCH_DEVICE"] = "cpu"
+PartialState._prepare_backend = lambda self, *args, **kwargs: ("gloo", DistributedType.MULTI_GPU)
+
+from sailrl_lite.cli import main  # noqa: E402
+
+sys.exit(main())
