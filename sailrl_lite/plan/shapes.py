@@ -13,6 +13,10 @@ from sailrl_lite.files import read_toml
 _FILE = Path(__file__).parent / "models.toml"
 # What transformers' configuration classes say of the picture tower where a config.json is silent.
 _VISION: dict[str, dict[str, Any]] = {
+    "qwen2_vl": dict(
+        depth=32, embed_dim=1280, mlp_ratio=4, num_heads=16, in_channels=3, patch_size=14,
+        spatial_merge_size=2, temporal_patch_size=2, hidden_size=3584,
+    ),
     "qwen2_5_vl": dict(
         depth=32, hidden_size=3584, intermediate_size=3420, num_heads=16, in_channels=3, patch_size=14,
         spatial_merge_size=2, temporal_patch_size=2, out_hidden_size=3584,
@@ -24,7 +28,7 @@ _VISION: dict[str, dict[str, Any]] = {
     ),
     "sailvl": dict(in_channels=3, image_size=448, patch_size=14),
 }  # fmt: skip
-_KINDS = ("qwen2_5_vl", "qwen3_vl", "sailvl", "qwen2", "qwen3")
+_KINDS = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "sailvl", "qwen2", "qwen3")
 
 
 @dataclass(frozen=True)
@@ -143,7 +147,7 @@ def shape_of(name: str, config: Mapping[str, Any]) -> Shape:
         vision, around, own = None, 0, {}
         if kind in _VISION:
             own = _VISION[kind] | dict(config["vision_config"])
-            reader = {"qwen2_5_vl": _qwen2_5, "qwen3_vl": _qwen3, "sailvl": _sail}[kind]
+            reader = {"qwen2_vl": _qwen2, "qwen2_5_vl": _qwen2_5, "qwen3_vl": _qwen3, "sailvl": _sail}[kind]
             vision, around = reader(own, text["hidden_size"])
         merge = (
             round(1 / config["downsample_ratio"]) if kind == "sailvl" else own.get("spatial_merge_size", 2)
@@ -161,7 +165,7 @@ def _text(kind: str, config: Mapping[str, Any]) -> Tower:
     queries, keys = heads * head, config["num_key_value_heads"] * head
     size = 2 * width * (queries + keys) + 3 * width * inner + 2 * width
     # Qwen2 has biases of queries, keys and values, Qwen3 norms of queries and keys instead.
-    size += queries + 2 * keys if kind in ("qwen2", "qwen2_5_vl") else 2 * head
+    size += queries + 2 * keys if kind.startswith("qwen2") else 2 * head
     return Tower(config["num_hidden_layers"], width, inner, queries, keys, heads, size)
 
 
@@ -169,6 +173,14 @@ def _merger(width: int, merge: int, out: int, norm: int) -> int:
     """Parameters of what makes merge x merge patches one token: a norm and two maps."""
     wide = width * merge**2
     return norm + wide * wide + wide + wide * out + out
+
+
+def _qwen2(c: Mapping[str, Any], _: int) -> tuple[Tower, int]:
+    width, inner, merge = c["embed_dim"], c["embed_dim"] * c["mlp_ratio"], c["spatial_merge_size"]
+    layer = 4 * width * width + 4 * width + 2 * width * inner + inner + width + 4 * width
+    patches = c["in_channels"] * c["temporal_patch_size"] * c["patch_size"] ** 2 * width
+    around = patches + _merger(width, merge, c["hidden_size"], 2 * width)
+    return Tower(c["depth"], width, inner, width, width, c["num_heads"], layer, gated=False), around
 
 
 def _qwen2_5(c: Mapping[str, Any], _: int) -> tuple[Tower, int]:
