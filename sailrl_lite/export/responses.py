@@ -5,6 +5,7 @@ it thought, whether it kept to the format, and what it spent.
 """
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,7 @@ def read_scores(folder: Path) -> dict[tuple[str, str], float]:
     scores = {}
     for file in sorted(folder.glob("*/status.json")):
         for data, status in json.loads(file.read_text("utf-8")).get("datasets", {}).items():
-            figures = status.get("metrics", {})
+            figures = _written_out(status.get("metrics", {}))
             if data in by_data:
                 score = by_data[data].accuracy(figures)
             else:
@@ -77,6 +78,17 @@ def table5(rows: pd.DataFrame, scores: dict[tuple[str, str], float]) -> pd.DataF
             }
         )
     return pd.DataFrame(lines)
+
+
+def _written_out(figures: dict[str, float]) -> dict[str, float]:
+    """The figures, and those that VLMEvalKit has as texts ("35.80%") and puts into the names of others."""
+    texts = {
+        part.partition("=")[0]: float(part.partition("=")[2].rstrip("%"))
+        for name in figures
+        for part in name.split("|")
+        if re.search(r"=[0-9.]+%$", part)
+    }
+    return figures | texts
 
 
 def _read(response: str) -> dict[str, Any]:

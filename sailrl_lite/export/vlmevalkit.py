@@ -57,7 +57,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "MathVerse": Benchmark(1, "MathVerse_MINI_Vision_Only", ("split=*|Overall",), why="as leaderboards do"),
     "MathVision": Benchmark(1, "MathVision", ("Subject=Overall|acc",), why="all of it, not MINI"),
     "MathVista": Benchmark(1, "MathVista_MINI", ("Task&Skill=Overall|acc",), why="has public answers"),
-    "WeMath": Benchmark(1, "WeMath", ("*Score (Strict)*",)),
+    "WeMath": Benchmark(1, "WeMath", ("Score (Strict)",)),
     "MMMU": Benchmark(2, "MMMU_DEV_VAL", ("split=validation|Overall",), 100, "has public answers"),
     "MMBench": Benchmark(2, "MMBench_DEV_EN_V11", ("split=dev|Overall",), 100, "test needs its own server"),
     "MME": Benchmark(2, "MME", ("perception", "reasoning"), 1 / 28, "of 2,800 points"),
