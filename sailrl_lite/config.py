@@ -82,7 +82,7 @@ class EngineConfig(Settings):
         vllm: "colocate" on the training GPUs, or "server", at `vllm_server`, on GPUs of its own.
         vllm_server: the address of `trl vllm-serve`.
         vllm_memory: share of a GPU's memory that a colocated vLLM takes.
-        vllm_gpus: GPUs that one copy of the policy is split over in vLLM (tensor parallel).
+        vllm_gpus: GPUs that one copy of the policy is split over in a colocated vLLM (tensor parallel).
     """
 
     trainer: Engine = "trl"
