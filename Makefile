@@ -13,7 +13,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export GOMP_SPINCOUNT ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help preview test lab lint bench spine study figures clean
+.PHONY: help preview test lab lint bench spine study check-verl figures clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ spine: $(READY)  ## Train three seeds and write data/runs/spine.csv and its figu
 study: $(READY)  ## Make every run of the study that data/runs/study does not have yet
 	$(BIN)/sailrl-lite study run all $(ARGS)
 
+check-verl: .envs/verl/.ready  ## Ask verl, in an environment of its own, about exported runs (CPU, no training)
+	PYTHONPATH=. .envs/verl/bin/python tests/engines/verl_check.py
+
 figures: $(READY)  ## Draw every figure from the logs
 	$(BIN)/python -m sailrl_lite.figures $(ARGS)
 
@@ -61,4 +64,10 @@ $(READY): constraints.txt pyproject.toml
 	@test -f $@ || $(PYTHON) -m venv --clear $(VENV)
 	@rm -f $@
 	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+.envs/verl/.ready: tests/engines/verl.txt
+	@rm -f $@
+	$(PYTHON) -m venv --clear .envs/verl
+	.envs/verl/bin/python -m pip install --disable-pip-version-check -r $<
 	@touch $@
