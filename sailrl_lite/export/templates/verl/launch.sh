@@ -38,7 +38,7 @@ while kill -0 "$verl" 2>/dev/null; do
   if [ -e stopped.txt ]; then
     echo "The run ends: $(cat stopped.txt)" >&2
     echo "Mend that and start again: it goes on from the last checkpoint." >&2
-    kill -INT "$verl"; sleep "${GRACE:-30}"; kill -KILL "$verl" 2>/dev/null || true
+    kill -TERM "$verl"; sleep "${GRACE:-30}"; kill -KILL "$verl" 2>/dev/null || true
     exit 3
   fi
   sleep "${POLL:-10}"
