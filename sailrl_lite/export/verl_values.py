@@ -6,6 +6,7 @@ from typing import Any
 
 from sailrl_lite.config import RLConfig, checkpoint_of
 from sailrl_lite.errors import SailRLError
+from sailrl_lite.judges.specs import read_spec
 from sailrl_lite.rewards import get_reward
 from sailrl_lite.rewards.combinations import Anneal
 
@@ -207,6 +208,11 @@ def _notes(config: RLConfig, update: int, epochs: int) -> list[str]:
         )
     if not config.kl:
         notes.append("kl=0: verl then loads no reference, so the KL to the SFT policy is not measured.")
+    if read_spec(config.judge).kind == "llm":
+        notes.append(
+            f"validation: before the run and every {config.save_every} steps val.parquet is answered and "
+            "judged, which costs; trainer.test_freq=-1 trainer.val_before_train=false leaves it out."
+        )
     if epochs != config.epochs:
         notes.append(
             f"epochs={config.epochs}: verl counts whole batches only, and is given {epochs} so that all "
