@@ -65,7 +65,9 @@ def make(folder: Path, kind: str = "qwen2_5_vl") -> Path:
             "image_processor_type": "Qwen2VLImageProcessorFast", "processor_class": "Qwen3VLProcessor",
         }  # fmt: skip
     _write(folder / "preprocessor_config.json", images)
-    _write(folder / "video_preprocessor_config.json", images | {"video_processor_type": "Qwen3VLVideoProcessor"})
+    _write(
+        folder / "video_preprocessor_config.json", images | {"video_processor_type": "Qwen3VLVideoProcessor"}
+    )
     return folder
 
 
@@ -93,6 +95,7 @@ def _tokenizer(kind: str) -> PreTrainedTokenizerFast:
 
 def _config(tokenizer: PreTrainedTokenizerFast, kind: str) -> Qwen2_5_VLConfig | Qwen3VLConfig:
     token = tokenizer.convert_tokens_to_ids
+    ends = {"bos_token_id": token("<|endoftext|>"), "eos_token_id": token("<|im_end|>")}
     rope = {"rope_type": "default", "rope_theta": 1000000.0}
     text = dict(
         vocab_size=len(tokenizer) + 20,  # the hub's are padded, too
@@ -112,7 +115,10 @@ def _config(tokenizer: PreTrainedTokenizerFast, kind: str) -> Qwen2_5_VLConfig |
         text["rope_parameters"] = rope | {"mrope_section": [2, 3, 3]}
         vision |= dict(patch_size=14, window_size=112, fullatt_block_indexes=[1])
         return Qwen2_5_VLConfig(text_config=text, vision_config=vision, **tokens)
-    text |= {"rope_parameters": rope | {"mrope_section": [4, 2, 2], "mrope_interleaved": True}, "head_dim": 16}
+    text |= {
+        "rope_parameters": rope | {"mrope_section": [4, 2, 2], "mrope_interleaved": True},
+        "head_dim": 16,
+    }
     vision |= dict(patch_size=16, num_position_embeddings=64, deepstack_visual_indexes=[0])
     return Qwen3VLConfig(text_config=text, vision_config=vision, **tokens)
 

@@ -5,6 +5,7 @@ import json
 from dataclasses import replace
 
 import hub_checkpoint
+import pandas as pd
 import pytest
 import torch
 from huggingface_hub.errors import LocalEntryNotFoundError
@@ -48,7 +49,7 @@ def qwen(tmp_path_factory):
 @pytest.fixture(scope="module")
 def inputs_of():
     def encode(processor):
-        problems = [make_problem(family, 3) for family in ("add", "angle", "count")]
+        problems = [make_problem(family, 3) for family in ("add", "angle", "compare")]
         return dict(encode_prompts(processor, [p.question for p in problems], [p.image for p in problems]))
 
     return encode
@@ -299,13 +300,13 @@ def test_rows_that_are_too_long_are_left_out_and_counted(qwen, tmp_path, capsys)
     processor = load_policy(qwen)[1]
     file = tmp_path / "rows.parquet"
     write_rows(file, [row("short"), row("long", "Is it? " * 100), row("large", size=(1000, 1000))])
-    reader = Reader(processor, "max_tokens", 100)
+    reader = Reader(processor, "max_tokens", 200)
     for responses in (True, False):
         data = curated_dataset(file, 4, 0, responses, reader=reader)
         assert {each["prompt"][0]["content"] for each in data} == {"Is it?"}
         assert {each["image"].size for each in data} == {(112, 56)}
         told = capsys.readouterr().err
-        assert "2 of 3 rows" in told and "max_tokens=100" in told and told.count("\n") == 1
+        assert "2 of 3 rows" in told and "max_tokens=200" in told and told.count("\n") == 1
     with pytest.raises(SailRLError, match=r"every row .* more than max_tokens=10 tokens"):
         curated_dataset(file, 4, 0, False, reader=Reader(processor, "max_tokens", 10))
 
@@ -385,16 +386,15 @@ def test_the_gradient_of_an_update_in_parts_is_that_of_the_whole(tmp_path, kl):
         assert whole.norm() > 1e-3 and torch.allclose(whole, parts, rtol=1e-3, atol=1e-5)
 
 
-def test_sft_in_parts_learns_what_it_learns_undivided(tmp_path):
+def test_the_loss_and_gradient_of_sft_in_parts_are_those_of_the_whole(tmp_path):
+    """Over tokens, not over parts: a short lesson weighs less than a long one."""
     found = []
-    for device_batch in (0, 2):
-        config = SFTConfig(steps=2, captions=0, batch=6, device_batch=device_batch, checkpoint="shipped")
-        learned = train_sft(replace(config, learning_rate=1e-4), tmp_path / str(device_batch), bar=False)
-        found.append(torch.cat([w.flatten() for w in load_checkpoint(learned)[0].parameters()]))
-    start = torch.cat([w.flatten() for w in load_checkpoint(SHIPPED)[0].parameters()])
-    assert (found[0] - start).abs().max() > 5e-5
-    # AdamW divides by the size of a gradient, so where that is nothing but rounding the two may part.
-    assert ((found[0] - found[1]).abs() > 1e-5).float().mean() < 1e-3
+    for device_batch in (0, 1):
+        config = SFTConfig(steps=1, captions=0, batch=6, device_batch=device_batch, checkpoint="shipped")
+        train_sft(config, tmp_path / str(device_batch), bar=False)
+        found.append(pd.read_csv(tmp_path / str(device_batch) / "metrics.csv").iloc[0])
+    for name in ("loss", "grad_norm", "num_tokens"):
+        assert found[0][name] == pytest.approx(found[1][name], rel=1e-3)
 
 
 # ---- rungs

@@ -302,7 +302,7 @@ def _four_bits(dtype: torch.dtype) -> dict[str, Any]:
         bnb_4bit_quant_type="nf4",
         bnb_4bit_use_double_quant=True,
         bnb_4bit_compute_dtype=dtype,
-        llm_int8_skip_modules=["visual", "lm_head"],
+        llm_int8_skip_modules=[r".*\bvisual", "lm_head"],
     )
     device: int | str = int(os.environ.get("LOCAL_RANK", 0)) if torch.cuda.is_available() else "cpu"
     return {"quantization_config": quantized, "device_map": {"": device}}

@@ -31,7 +31,6 @@ BAR = (
 )  # fmt: skip
 
 
-@in_all_processes
 def train_rl(
     config: RLConfig,
     out: Path,
@@ -59,6 +58,13 @@ def train_rl(
             "verl trains this: write its files with `sailrl-lite export verl OUT`, or train here with "
             "--set engine.trainer=trl"
         )
+    return _train(config, out, resume, bar, on_batch)
+
+
+@in_all_processes
+def _train(
+    config: RLConfig, out: Path, resume: bool, bar: bool, on_batch: Callable[[pd.DataFrame], None] | None
+) -> Path:
     check_vllm(config.policy, config.engine)
     check_policy(config.policy, config.engine)
     check_data(config.data)
