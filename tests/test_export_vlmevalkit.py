@@ -183,12 +183,13 @@ def test_the_wrapper_never_cuts_a_prompt(out: Path, exported, tmp_path: Path) ->
         {"type": "text", "value": "How many circles are there?"},
     ]
     assert model.generate(message, dataset="MathVision") == ""
+    assert "leaves no room" in json.loads(model.file.read_text())["problem"]
     assert split_response("") == ("no answer", "")
 
 
 def test_a_seed_is_the_questions_own(exported, tmp_path: Path) -> None:
     wrapper = exported("sailrl_model")
-    settings = {"checkpoint": str(SHIPPED), "temperature": 1.0, "max_new_tokens": 48, "seed": 0}
+    settings = {"checkpoint": str(SHIPPED), "temperature": 1.0, "max_new_tokens": 48, "seed": 0, "policy": {}}
     problems = unseen_problems(1)[:2]
     model = wrapper.SailRLPolicy(settings, tmp_path)
     messages = []
