@@ -6,6 +6,7 @@ the first alone writes files, and goes on when the training is done.
 
 import functools
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
@@ -25,6 +26,8 @@ PATIENCE = timedelta(minutes=30)  # for which a process waits for another: a jud
 Config = TypeVar("Config", SFTConfig, RLConfig)
 Rest = ParamSpec("Rest")
 T = TypeVar("T")
+# Of torch, for a setting that accelerate passes on.
+warnings.filterwarnings("ignore", "`broadcast_buffers` is deprecated", FutureWarning)
 
 
 def index() -> int:

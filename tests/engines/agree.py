@@ -2,8 +2,8 @@
 
     python tests/engines/agree.py OUT [PROCESSES] [NAME=VALUE ...]
 
-Each process samples the whole batch by one seed and takes its part of it, which a real run does not do. A judge
-that gives no verdict on some responses takes part. The gradient goes to OUT/gradient.pt.
+Each process samples the whole batch by one seed and takes its part of it, which a real run does not do. The
+judge gives no verdict on some responses. The gradient goes to OUT/gradient.pt.
 """
 
 import hashlib

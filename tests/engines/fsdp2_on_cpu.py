@@ -1,7 +1,7 @@
-"""`sailrl-lite` with FSDP2 on a CPU, which accelerate has for GPUs only (1.15: a launch on CPUs is plain DDP).
+"""`sailrl-lite` with FSDP2 on a CPU; accelerate 1.15 has it for GPUs only, and makes plain DDP of it there.
 
-The one change: accelerate is told that its two gloo processes are of the kind MULTI_GPU, whose device happens to
-be the CPU. Sharding, gathering and checkpoints are then accelerate's and torch's own.
+The one change: accelerate is told that its two gloo processes are of the kind MULTI_GPU, whose device happens
+to be the CPU. Sharding, gathering and checkpoints are then accelerate's and torch's own.
 """
 
 import os

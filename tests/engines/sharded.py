@@ -2,8 +2,9 @@
 
     python tests/engines/sharded.py zero3|fsdp2
 
-It asserts that loss and gradient are finite and near those of one process, that the saved weights load strictly
-and have moved, and that a run that goes on from its checkpoint ends with the weights of one that did not stop.
+It asserts that loss and gradient are finite, that SFT ends near the weights of one process, that the saved
+weights load strictly and have moved, and that a run that goes on from its checkpoint ends with the weights of
+one that did not stop.
 """
 
 import math
@@ -20,7 +21,12 @@ from sailrl_lite.config import SHIPPED
 from sailrl_lite.training.models import load_checkpoint
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-ENV = os.environ | {"DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+ENV = os.environ | {
+    "DS_ACCELERATOR": "cpu",
+    "OMP_NUM_THREADS": "1",
+    "HF_HUB_OFFLINE": "1",
+    "PYTHONPATH": str(ROOT),
+}
 SFT = {"batch": 8, "captions": 0, "learning_rate": "1e-4", "checkpoint": "shipped", "save_every": 1}
 RL = {"prompts": 4, "rollouts": 4, "updates": 1, "save_every": 1, "families": "add,read_bar"}
 
