@@ -12,7 +12,7 @@ from sailrl_lite.plan.shapes import Tower
 
 FOUR_BIT = (4 + 0.127) / 8  # bytes of a weight in NF4 with doubly quantised constants (QLoRA, section 3)
 OVERHEAD = 1.5 * GIB  # assumed: CUDA context, libraries' work space, fragments
-CPU_OVERHEAD = 0.75 * GIB  # measured: Python with torch, transformers and TRL imported
+CPU_OVERHEAD = 0.51 * GIB  # measured: the process with its libraries and the micro policy, before a step
 WORKSPACE = 1.0 * GIB  # assumed: what vLLM needs beside weights and cache
 _TILE = 4096 * 32768  # logits that TRL's fused head holds at once
 

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from sailrl_lite.config import SHIPPED
 from sailrl_lite.files import read_toml
 from sailrl_lite.plan.hardware import GIB, Gpu, get_gpu
 from sailrl_lite.plan.memory import memory
@@ -26,8 +27,8 @@ class Compared:
         figure: what it is of: "GPUs" (the least number that will do), "GiB" (peak of one GPU), "fits" (1: it
             was run, so it must) or "seconds" (of a step).
         published, planned: the two values.
-        role: "fitted", where the one constant comes from, "tested", or "assumed" where the source leaves out
-            something that the plan depends on (`note` says what).
+        role: "fitted", where the one constant comes from, "tested", "own", a run of this project, or
+            "assumed" where the source leaves out something that the plan depends on (`note` says what).
     """
 
     run: str
@@ -81,7 +82,8 @@ def compare() -> list[Compared]:
 
 def published_setup(entry: dict[str, Any]) -> Setup:
     """The setup that an entry of `published.toml` describes."""
-    return Setup(read_shape(entry["model"]), **entry["setup"])
+    model = entry["model"]
+    return Setup(read_shape(SHIPPED if model == "shipped" else model), **entry["setup"])
 
 
 def least_gpus(setup: Setup, gpu: Gpu) -> float:
