@@ -133,13 +133,17 @@ def shape_for(config: Config, before: SFTConfig | None = None) -> Shape:
 def _problem(needed: Memory, gpu: Gpu, stage: str) -> str:
     if not gpu.memory:
         return ""
-    for phase, total in (("an update", needed.update), ("the rollouts", needed.rollout)):
+    update = {"generation", "vllm"} if needed.sleeps else {"generation"}  # not there at the same time
+    rollout = {"gradients", "activations", "logits", "gathered"}
+    phases = (("an update", needed.update, update), ("sampling", needed.rollout, rollout))
+    for phase, total, absent in phases:
         if total > gpu.memory:
-            name, part = max(needed.parts().items(), key=lambda item: item[1])
+            there = {name: size for name, size in needed.parts().items() if name not in absent}
+            name = max(there, key=lambda part: there[part])
             return (
-                f"{stage}: {phase} needs {total / GIB:.1f} GiB of the {gpu.memory / GIB:.1f} GiB of a "
-                f"{gpu.name}, {(total - gpu.memory) / GIB:.1f} GiB too much; most are {name}, "
-                f"{part / GIB:.1f} GiB"
+                f"{stage}: {phase} needs {total / GIB:.1f} GiB, and one {gpu.name} has "
+                f"{gpu.memory / GIB:.1f} GiB, {(total - gpu.memory) / GIB:.1f} GiB too few; "
+                f"the largest part is {name}, {there[name] / GIB:.1f} GiB"
             )
     if needed.vllm_needs > needed.vllm > 0:
         return (

@@ -107,8 +107,10 @@ def states(setup: Setup) -> tuple[float, float, float]:
         size = 4 if setup.sharding == "fsdp2" and not setup.pure else _bytes(setup)
         return float(size * trained), float(size * trained), float(2 * size * trained)
     frozen = shape.parameters * float(_bytes(setup))
-    if setup.weights == "4bit":  # the linear maps of the layers; embeddings, head and norms stay as they are
-        packed = sum(t.layers * sum(n * m for n, m in t.linears) for t in (shape.text, shape.vision) if t)
+    if (
+        setup.weights == "4bit"
+    ):  # the text layers' maps; pictures, embeddings, head and norms stay as they are
+        packed = shape.text.layers * sum(n * m for n, m in shape.text.linears)
         frozen = packed * FOUR_BIT + (shape.parameters - packed) * float(_bytes(setup))
     return frozen + 4.0 * trained, 4.0 * trained, 8.0 * trained
 
