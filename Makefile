@@ -101,7 +101,7 @@ ENV_PIP = $(@D)/bin/python -m pip install --disable-pip-version-check
 
 .envs/gpu/.ready: constraints.txt pyproject.toml
 	$(NEW_ENV)
-	$(ENV_PIP) -c constraints.txt -e '.[dev,node]'
+	$(ENV_PIP) -c constraints.txt -e '.[dev,gpu]'
 	@touch $@
 
 .envs/verl/.ready: tests/engines/verl.txt
@@ -123,11 +123,9 @@ ENV_PIP = $(@D)/bin/python -m pip install --disable-pip-version-check
 	$(ENV_PIP) -r $< -e '.[judge]'
 	@touch $@
 
-# DeepSpeed is built for the torch that is there.
+# DeepSpeed's set-up looks for the torch that is there.
 .envs/zero3/.ready: constraints.txt
-	@rm -f $@
-	$(PYTHON) -m venv --clear .envs/zero3
-	.envs/zero3/bin/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[dev]' setuptools wheel
-	.envs/zero3/bin/python -m pip install --disable-pip-version-check -c constraints.txt --no-build-isolation \
-		deepspeed==0.19.8
+	$(NEW_ENV)
+	$(ENV_PIP) -c constraints.txt -e '.[dev]' setuptools wheel
+	$(ENV_PIP) -c constraints.txt --no-build-isolation deepspeed==0.19.8
 	@touch $@
