@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 from collections.abc import Iterable
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -23,17 +24,21 @@ REGISTRIES = ["py" + "pi", "python" + "hosted", "npm" + "js", "deb" + "ian"]
 HOST = re.compile(rf"({'|'.join(REGISTRIES)})\.(org|com|net)", re.IGNORECASE)
 
 
-def pins() -> dict[str, str]:
-    """Package name to exact version, as constraints.txt has it."""
+# Which pins an extra is installed with, where not those of constraints.txt.
+OWN_PINS = {"verl": "constraints-verl.txt", "eval": "constraints-eval.txt"}
+
+
+def pins(file: str = "constraints.txt") -> dict[str, str]:
+    """Package name to exact version, as a constraints file has it."""
     found: dict[str, str] = {}
-    for line in (ROOT / "constraints.txt").read_text().splitlines():
+    for line in (ROOT / file).read_text().splitlines():
         line = line.partition("#")[0].strip()
         if not line:
             continue
         requirement = Requirement(line)
         (specifier,) = requirement.specifier
         name = canonicalize_name(requirement.name)
-        assert specifier.operator == "==", f"{line}: constraints.txt holds exact versions only"
+        assert specifier.operator == "==", f"{line}: {file} holds exact versions only"
         assert name not in found, f"{name} is pinned twice"
         found[name] = specifier.version
     return found
@@ -50,6 +55,8 @@ def imported_modules() -> set[str]:
     """The top-level names of all third-party modules that the package imports, inside functions too."""
     names: set[str] = set()
     for path in (ROOT / "sailrl_lite").rglob("*.py"):
+        if "templates" in path.parts:  # of exports, which run in another environment
+            continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Import):
                 names.update(alias.name.partition(".")[0] for alias in node.names)
@@ -71,14 +78,22 @@ def project_files() -> Iterable[Path]:
     return [p for p in files if not any(x.startswith(".") or x in written for x in p.relative_to(ROOT).parts)]
 
 
-@pytest.mark.parametrize("group", ["core", "judge", "notebooks", "gpu", "dev"])
+def test_every_extra_is_asked_for_by_make_resolve() -> None:
+    (asked,) = re.findall(r"for extra in ([a-z ]+);", (ROOT / "Makefile").read_text())
+    assert set(asked.split()) == set(PROJECT["optional-dependencies"])
+
+
+@pytest.mark.parametrize("group", ["core", *PROJECT["optional-dependencies"]])
 def test_every_requirement_is_pinned_to_a_version_it_allows(group: str) -> None:
-    pinned = pins()
+    file = OWN_PINS.get(group, "constraints.txt")
+    pinned = pins(file)
     mine = [requirement for name, requirement in requirements() if name == group]
     assert mine, f"pyproject.toml names nothing under {group}"
+    if group in OWN_PINS:  # an environment of its own has the core and the judge, too
+        mine += [requirement for name, requirement in requirements() if name in ("core", "judge")]
     for requirement in mine:
         version = pinned.get(canonicalize_name(requirement.name))
-        assert version is not None, f"{requirement.name} ({group}) has no pin in constraints.txt"
+        assert version is not None, f"{requirement.name} ({group}) has no pin in {file}"
         assert requirement.specifier.contains(version), f"{requirement} ({group}) excludes the pin {version}"
 
 
@@ -102,6 +117,31 @@ def test_conda_and_make_install_from_the_same_constraints() -> None:
     (pip_lines,) = [entry["pip"] for entry in environment["dependencies"] if isinstance(entry, dict)]
     assert pip_lines == ["-c constraints.txt", "-e .[dev,notebooks]"]
     assert "-c constraints.txt" in (ROOT / "Makefile").read_text()
+
+
+def test_packages_without_wheels_for_a_system_are_not_asked_for_there() -> None:
+    elsewhere = {"sys_platform": "darwin", "platform_machine": "arm64", "python_version": "3.11"}
+    linux = {"sys_platform": "linux", "platform_machine": "x86_64", "python_version": "3.11"}
+    marked = {r.name: r.marker for _, r in requirements() if r.marker}
+    for name in ("vllm", "deepspeed", "verl"):
+        assert marked[name].evaluate(linux) and not marked[name].evaluate(elsewhere)
+    assert marked["bitsandbytes"].evaluate(linux) and marked["bitsandbytes"].evaluate(elsewhere)
+
+
+@pytest.mark.slow
+def test_a_wheel_has_every_file_of_the_package(tmp_path: Path) -> None:
+    """Rungs, prompts, styles, export templates and plans are read at run time, and are no Python."""
+    pytest.importorskip("hatchling")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    inside = set(zipfile.ZipFile(wheel).namelist())
+    package = {
+        str(path.relative_to(ROOT)) for path in project_files() if path.is_relative_to(ROOT / "sailrl_lite")
+    }
+    assert package <= inside, f"not in the wheel: {sorted(package - inside)}"
+    kinds = {Path(name).suffix for name in package}
+    assert {".toml", ".yaml", ".md"} <= kinds
 
 
 def test_version_is_the_same_everywhere() -> None:
