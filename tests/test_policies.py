@@ -2,6 +2,9 @@
 
 import io
 import json
+import subprocess
+import sys
+import time
 from dataclasses import replace
 
 import hub_checkpoint
@@ -28,6 +31,7 @@ from sailrl_lite.training.models import (
 from sailrl_lite.training.policies import HubProcessor, check_policy, load_policy, reference_of
 from sailrl_lite.training.rl import grpo_config, train_rl
 from sailrl_lite.training.rollout import sample
+from sailrl_lite.training.runs import last_checkpoint
 from sailrl_lite.training.sft import train_sft
 from sailrl_lite.world.problems import make_problem
 from sailrl_lite.world.teacher import Noise
@@ -434,3 +438,28 @@ def test_each_rung_runs_dry_on_a_tiny_policy(rung, hub, tmp_path, capsys):
     config = json.loads((rl / "config.json").read_text())
     assert config["policy"]["max_pixels"] == {"single-gpu": 602112, "node": 1003520, "paper": 0}[rung]
     assert config["engine"]["gradient_checkpointing"] is True
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["sft", "rl"])
+def test_adapters_go_on_exactly_after_a_kill(command, qwen, tmp_path):
+    adapters = ["--set", "policy.weights=lora", "--set", "policy.lora_rank=4", "--set", "save_every=1"]
+    if command == "sft":
+        start = qwen
+        steps = ["--steps", "6", "--set", "batch=4", "--set", "device_batch=2"]
+    else:
+        policy, processor = load_policy(qwen, LORA, train=True)
+        trained(policy)
+        start = save_checkpoint(policy, processor, tmp_path / "start")
+        steps = [*SMALL_RL, "--steps", "6", "--set", "kl=0.1"]
+    common = [command, *steps, *adapters, "--checkpoint", str(start), "--quiet"]
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    assert main([*common, "--out", str(whole)]) == 0
+    run = subprocess.Popen([sys.executable, "-m", "sailrl_lite", *common, "--out", str(killed)])
+    while last_checkpoint(killed / "trainer") is None and run.poll() is None:
+        time.sleep(0.01)
+    run.kill()
+    assert run.wait() == -9  # it was in the middle of its work
+    assert main([*common, "--out", str(killed), "--resume"]) == 0
+    for name in ("metrics.csv", "policy/adapter_model.safetensors", "policy/adapter_config.json"):
+        assert (killed / name).read_bytes() == (whole / name).read_bytes(), name

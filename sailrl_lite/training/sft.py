@@ -52,6 +52,12 @@ _NAMES: dict[Architecture, str] = {"qwen2_5_vl": "Qwen2.5-VL", "qwen3_vl": "Qwen
 
 
 class _Trainer(SFTTrainer):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # The loss is the mean over the tokens of an update, of all its parts and processes. Qwen's models say
+        # that they cannot be told that number; TRL, which computes the loss, can.
+        self.model_accepts_loss_kwargs = True
+
     def _load_from_checkpoint(self, checkpoint: str, model: Any = None) -> None:
         if is_sharded(self):
             super()._load_from_checkpoint(checkpoint, model)
