@@ -39,11 +39,11 @@ from IPython.display import display
 from matplotlib import pyplot as plt
 
 from sailrl_lite import figures, parse_response, render_response
-from sailrl_lite.config import RLConfig
-from sailrl_lite.rungs import read_rung
+from sailrl_lite.config import RLConfig, checkpoint_of
+from sailrl_lite.rungs import config_of
 from sailrl_lite.world.problems import FAMILIES, make_problem
 
-read_rung(RUNG)
+rung = config_of(RUNG, RLConfig)  # its values of a run; section 6 puts a few shorter ones in their place
 
 # %% [markdown]
 # ## 1. The world
@@ -109,17 +109,16 @@ assert not parse_response(two_faced).well_formed
 # different responses to the same question; each is called a **rollout**.
 
 # %%
-from sailrl_lite.config import SHIPPED
-from sailrl_lite.training.models import load_checkpoint
+from sailrl_lite.training.policies import load_policy
 from sailrl_lite.training.rollout import respond
 
-sft_policy, processor = load_checkpoint(SHIPPED)
+sft_policy, processor = load_policy(checkpoint_of(rung), rung.policy)
 
 
 def roll(policy, problems, n=5):
     """n sampled responses to each problem."""
     questions, images = [p.question for p in problems], [p.image for p in problems]
-    return respond(policy, processor, questions, images, n, temperature=1.0, seed=SEED)
+    return respond(policy, processor, questions, images, n, max_new_tokens=rung.max_new_tokens, seed=SEED)
 
 
 # %% [markdown]
@@ -264,21 +263,26 @@ from sailrl_lite.study.evaluation import as_text, change, evaluate, summarize, u
 
 SHOWN = ["accuracy", "trigger_rate", "thinking", "cascade", "tokens"]
 unseen = unseen_problems(per_family=40)
-before = evaluate(sft_policy, processor, unseen, seed=SEED, bar=None)
+asked = {"seed": SEED, "max_new_tokens": rung.max_new_tokens, "bar": None}
+before = evaluate(sft_policy, processor, unseen, **asked)
 print(as_text(summarize(before[["needs_thinking", *SHOWN]], ["needs_thinking"])))
 
 # %% [markdown]
 # Now the training: each step draws 48 problems, samples five rollouts for each, and makes those with a
 # positive advantage likelier. The figure is redrawn as it goes. Before you run the cell, make a guess: which
 # of the six panels will move first?
+#
+# Only what makes the run short is set here. All else is as the rung says, so with another word for `RUNG` the
+# same code trains another policy, from an SFT policy and data of its own (notebook 11).
 
 # %%
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from sailrl_lite.training.rl import train_rl
 
-config = RLConfig(seed=SEED, steps=40, prompts=48, reward="cascade")
+config = replace(rung, seed=SEED, steps=40, prompts=48, reward="cascade")
 run = Path(tempfile.mkdtemp())  # where the run keeps its metrics, checkpoints and, at the end, its policy
 
 # %%
@@ -292,7 +296,7 @@ def watch(metrics):
         plt.close(figure)
 
 
-rl_policy, _ = load_checkpoint(train_rl(config, run, bar=False, on_batch=watch))
+rl_policy, _ = load_policy(train_rl(config, run, bar=False, on_batch=watch), rung.policy)
 
 # %% [markdown]
 # Thin lines are the steps, thick ones their moving average. The trigger rate moves first: the decision is a
@@ -303,7 +307,7 @@ rl_policy, _ = load_checkpoint(train_rl(config, run, bar=False, on_batch=watch))
 # And the same unseen problems as before:
 
 # %%
-after = evaluate(rl_policy, processor, unseen, seed=SEED, bar=None)
+after = evaluate(rl_policy, processor, unseen, **asked)
 print(as_text(summarize(after[["needs_thinking", *SHOWN]], ["needs_thinking"])))
 figures.before_after(summarize(before), summarize(after))
 plt.show()
@@ -472,8 +476,6 @@ print(check_2(my_response))
 # way to join them (`how="product"` or `how="mean"`). The names of all terms are the keys of `TERMS`.
 
 # %%
-from dataclasses import replace
-
 from sailrl_lite.rewards import TERMS, Combination
 
 print(", ".join(TERMS))

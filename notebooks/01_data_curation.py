@@ -28,6 +28,8 @@
 # - how to run all of it on a file of your own.
 #
 # **Time:** about a minute on two CPU cores to run, half an hour to read.
+#
+# **Rung:** the same on each: curation needs no GPU, and the tries of its pass rates are the micro policy's.
 
 # %%
 RUNG = "preview"  # the rung of the ladder: preview, single-gpu, node or paper

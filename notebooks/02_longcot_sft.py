@@ -28,6 +28,9 @@
 # - why its decisions to think are *calibrated* and three in four right, and how these two fit together.
 #
 # **Time:** about two minutes on two CPU cores to run, half an hour to read.
+#
+# **Rung:** the same on each: it trains the micro policy from its beginning, on lessons that are drawn as it
+# goes. `sailrl-lite sft --rung` trains the others.
 
 # %%
 RUNG = "preview"  # the rung of the ladder: preview, single-gpu, node or paper

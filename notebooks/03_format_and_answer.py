@@ -27,6 +27,9 @@
 # - what the term $(1-\alpha) \, R_{format}$ is for, and when it does nothing.
 #
 # **Time:** about a minute on two CPU cores to run, half an hour to read.
+#
+# **Rung:** the same on each: these rewards do not ask what wrote a response. The rollouts are the micro
+# policy's.
 
 # %%
 RUNG = "preview"  # the rung of the ladder: preview, single-gpu, node or paper

@@ -27,6 +27,9 @@
 # - how to put another judge in the place of the exact one, and how a language model is asked.
 #
 # **Time:** about a minute on two CPU cores to run, forty minutes to read.
+#
+# **Rung:** the same on each: this reward does not ask what wrote a response. The rollouts are the micro
+# policy's.
 
 # %%
 RUNG = "preview"  # the rung of the ladder: preview, single-gpu, node or paper

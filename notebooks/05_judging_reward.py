@@ -27,6 +27,8 @@
 # - what reinforcement learning made of it over three seeds, and where accuracy did *not* gain.
 #
 # **Time:** about a minute on two CPU cores to run, half an hour to read.
+#
+# **Rung:** the same on each: its formulas hold for any policy, and the measured one is the micro policy.
 
 # %%
 RUNG = "preview"  # the rung of the ladder: preview, single-gpu, node or paper

@@ -28,6 +28,8 @@
 #   or not.
 #
 # **Time:** about a minute and a half on two CPU cores to run, forty minutes to read.
+#
+# **Rung:** the same on each: its runs are the study's, whose settings were fixed with the claims.
 
 # %%
 RUNG = "preview"  # the rung of the ladder: preview, single-gpu, node or paper

@@ -28,12 +28,16 @@
 # - how the distance from the SFT policy is measured, though nothing in the loss asks for it.
 #
 # **Time:** about a minute and a half on two CPU cores to run, forty minutes to read.
+#
+# **Rung:** policy and values of the live runs are the rung's; problems and judge are the micro-world's on
+# each, since their truth is exact. What the text says of numbers it says of `preview`.
 
 # %%
 RUNG = "preview"  # the rung of the ladder: preview, single-gpu, node or paper
 SEED = 0
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -43,10 +47,10 @@ from IPython.display import display
 from matplotlib import pyplot as plt
 
 from sailrl_lite import figures
-from sailrl_lite.config import RLConfig
-from sailrl_lite.rungs import read_rung
+from sailrl_lite.config import EngineConfig, RLConfig, checkpoint_of
+from sailrl_lite.rungs import config_of
 
-read_rung(RUNG)
+rung = config_of(RUNG, RLConfig)  # its values of a run; the live runs put shorter ones in their place
 
 # %% [markdown]
 # ## 1. The objective on one page
@@ -124,10 +128,9 @@ def advantages(rewards, scale=False):
 # %%
 from trl import GRPOTrainer
 
-from sailrl_lite.config import SHIPPED
 from sailrl_lite.training.dapo import group_advantages, has_spread
 from sailrl_lite.training.data import rl_dataset
-from sailrl_lite.training.models import load_checkpoint
+from sailrl_lite.training.policies import load_policy, reference_of
 from sailrl_lite.training.rl import grpo_config
 
 
@@ -135,8 +138,13 @@ def pays_the_table(completions, **columns):
     return [None if np.isnan(x) else x for x in rewards.flatten().tolist()]
 
 
-policy, processor = load_checkpoint(SHIPPED)
-one_update = RLConfig(prompts=4, rollouts=5, updates=1, steps=1)
+def new_policy():
+    """The SFT policy of the rung, and its processor."""
+    return load_policy(checkpoint_of(rung), rung.policy, train=True, seed=SEED)
+
+
+policy, processor = new_policy()
+one_update = replace(rung, prompts=4, rollouts=5, updates=1, steps=1)
 args = grpo_config(one_update, Path(tempfile.mkdtemp()))
 stock = GRPOTrainer(policy, pays_the_table, args, rl_dataset(4), processing_class=processor)
 stock.model.train()
@@ -269,21 +277,21 @@ from sailrl_lite.training.dapo import Dapo, DapoTrainer
 
 
 def make_trainer(config, dapo=None):
-    """The trainer of the package, fresh from the shipped policy, with a line of metrics an update."""
-    policy, processor = load_checkpoint(SHIPPED)
+    """The trainer of the package, fresh from the SFT policy, with a line of metrics an update."""
+    policy, processor = new_policy()
     args = grpo_config(config, Path(tempfile.mkdtemp()))
     args.logging_steps, args.save_strategy = 1, "no"
     reward = for_trl("cascade", get_judge("exact"))
     data = rl_dataset(1000)
     trainer = DapoTrainer(policy, reward, args, data, processing_class=processor,
-                          dapo=dapo or Dapo(), reference=load_checkpoint(SHIPPED)[0])  # fmt: skip
+                          dapo=dapo or Dapo(), reference=reference_of(policy))  # fmt: skip
     trainer.remove_callback(PrinterCallback)
     return trainer
 
 
 def one_batch(dapo, **options):
     """What the loss reads, and what was counted, for one generation batch."""
-    trainer = make_trainer(RLConfig(prompts=24, steps=1, updates=1, **options), dapo)
+    trainer = make_trainer(replace(rung, prompts=24, steps=1, updates=1, **options), dapo)
     trainer.model.train()
     trainer.state.max_steps = 1  # set by `train`
     rows = [trainer.train_dataset[k] for k in range(24) for _ in range(5)]
@@ -489,7 +497,8 @@ assert cut.loc["mask", "of them cut off"] == 0 < cut.loc["keep", "of them cut of
 # responses an update, so **five updates** on each batch; three epochs over 70,000 prompts. In TRL's words:
 
 # %%
-paper = RLConfig(prompts=256, rollouts=5, updates=5, epochs=3)
+paper = config_of("paper", RLConfig)
+paper = replace(paper, device_batch=0, engine=EngineConfig())  # as if one device held all of it
 args = grpo_config(paper, Path(tempfile.mkdtemp()))
 print("generation batch:", args.generation_batch_size, "  an update:", args.per_device_train_batch_size)
 assert args.generation_batch_size == 1280 and args.per_device_train_batch_size == 256
@@ -505,7 +514,7 @@ print(f"{batches} batches, {5 * batches} updates, {3 * 5 * 70_000:,} rollouts")
 shape = {"prompts": 24, "rollouts": 5, "seed": SEED}
 runs = {}
 for updates, steps in ((1, 4), (5, 14)):
-    trainer = make_trainer(RLConfig(updates=updates, steps=steps, **shape))
+    trainer = make_trainer(replace(rung, updates=updates, steps=steps, **shape))
     trainer.train()
     log = pd.DataFrame([entry for entry in trainer.state.log_history if "loss" in entry])
     log["batch"], log["update"] = np.divmod(np.arange(len(log)), updates)
@@ -557,7 +566,7 @@ def move(epsilon, clipped, target=0.02):
 
 
 target = float(runs[5]["clip_ratio/region_mean"].median())  # of the run above, so that both ways occur
-trainer = make_trainer(RLConfig(updates=5, steps=3, **shape), Dapo("adaptive", clip_target=target))
+trainer = make_trainer(replace(rung, updates=5, steps=3, **shape), Dapo("adaptive", clip_target=target))
 trainer.train()
 log = pd.DataFrame([entry for entry in trainer.state.log_history if "loss" in entry])
 epsilon, expected = 0.28, []
@@ -611,7 +620,7 @@ print(f"without {dapo_loss(now, toy):.4f}, with beta = 0.1 {theirs:.4f}, by hand
 from sailrl_lite.training.models import encode_prompts
 from sailrl_lite.training.rollout import sample
 
-sft, _ = load_checkpoint(SHIPPED)
+sft, _ = new_policy()
 inputs = dict(encode_prompts(processor, [p.question for p in problems], [p.image for p in problems]))
 rolled = sample(trained, inputs, 4, seed=SEED).ids
 width = max(map(len, rolled))

@@ -27,6 +27,8 @@
 # - how to add an arm of your own in three lines, and run it.
 #
 # **Time:** about a minute on two CPU cores to run, three quarters of an hour to read.
+#
+# **Rung:** the same on each: it reads the logs of the study, which is of the micro policy.
 
 # %%
 RUNG = "preview"  # the rung of the ladder: preview, single-gpu, node or paper

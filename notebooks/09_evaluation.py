@@ -28,6 +28,9 @@
 # - how to put a claim of your own to the logs.
 #
 # **Time:** about a minute on two CPU cores to run, three quarters of an hour to read.
+#
+# **Rung:** the same on each: it reads the logs of the study, and asks the micro policy. `sailrl-lite export
+# vlmevalkit` measures the others on the paper's benchmarks.
 
 # %%
 RUNG = "preview"  # the rung of the ladder: preview, single-gpu, node or paper

@@ -26,6 +26,8 @@
 # - what judging the paper's 1,050,000 rollouts costs, and what the judge's errors do to the advantages.
 #
 # **Time:** about a minute on two CPU cores to run, forty-five minutes to read.
+#
+# **Rung:** the same on each: a judge does not ask what wrote a trace.
 
 # %%
 RUNG = "preview"  # the rung of the ladder: preview, single-gpu, node or paper

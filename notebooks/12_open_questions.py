@@ -29,6 +29,8 @@
 # - what is still open, and how to run it.
 #
 # **Time:** about a minute on two CPU cores to run, forty minutes to read.
+#
+# **Rung:** the same on each: it reads the logs of the study, which is of the micro policy.
 
 # %%
 RUNG = "preview"  # the rung of the ladder: preview, single-gpu, node or paper
