@@ -19,10 +19,9 @@ from unittest.mock import MagicMock
 
 import numpy as np
 import torch
-from PIL import Image
-
 from hydra import compose, initialize_config_module
 from omegaconf import DictConfig, OmegaConf
+from PIL import Image
 from tensordict import TensorDict
 from transformers import PreTrainedTokenizerBase
 from verl import DataProto
@@ -53,7 +52,10 @@ PAPER = config_of("paper", RLConfig).with_values({"checkpoint": "shipped"})
 def main() -> None:
     told = {name: importlib.metadata.version(name) for name in ("verl", "torch", "transformers", "ray")}
     print("verl check on the CPU:", ", ".join(f"{name} {version}" for name, version in told.items()))
-    with tempfile.TemporaryDirectory() as scratch, initialize_config_module("verl.trainer.config", "1.2"):
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        initialize_config_module("verl.trainer.config", version_base="1.3"),
+    ):
         folder = Path(scratch)
         data = folder / "rl.parquet"
         write_rows(data, [*read_micro(256), *read_micro(8, split="test")])
@@ -196,8 +198,8 @@ def check_no_verdict(folder: Path, data: str) -> None:
 
 
 def read_without_torchvision() -> None:
-    """Import qwen_vl_utils, which verl reads pictures with; it needs torchvision for videos only, whose wheels
-    load beside the CUDA build of torch only."""
+    """Import qwen_vl_utils, which verl reads pictures with. It needs torchvision for videos only, whose
+    wheels load beside the CUDA build of torch only."""
     absent = ("torchvision", "torchvision.transforms")
     sys.modules.update({name: MagicMock() for name in absent})
     import qwen_vl_utils  # noqa: F401
