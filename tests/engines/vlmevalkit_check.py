@@ -36,12 +36,23 @@ from sailrl_lite.world.scenes import COLORS, SHAPES
 KEY = "sk-check-0123456789"
 LETTERS = "ABCD"
 DATA = "MicroWorld"
+PROBLEMS = 6  # of each family
+# The torchvision of PyPI is built for CUDA. Beside a torch for the CPU it misses operators of its own on import;
+# VLMEvalKit needs no more of it here than that it can be.
+NMS = """
+import torch
+if not torch.cuda.is_available():
+    operators = torch.library.Library("torchvision", "DEF")
+    for name in ("nms", "qnms"):
+        operators.define(name + "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+"""
 
 
 def main(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    problems = unseen_problems(6)
+    exec(NMS, globals())  # in this process, too
+    problems = unseen_problems(PROBLEMS)
     write_data(problems, folder / "LMUData")
     score_exactly(problems, folder)
     rerun_asks_nothing(folder)
@@ -269,8 +280,11 @@ def command(out: Path, *arguments: str) -> list[str]:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Nothing can be fetched, and `python` is this one."""
+    """Nothing can be fetched, `python` is this one, and torchvision loads beside the CPU's torch."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("OPENAI_")}
+    (folder / "site").mkdir(exist_ok=True)
+    (folder / "site" / "sitecustomize.py").write_text(NMS)
+    kept["PYTHONPATH"] = os.pathsep.join([str(folder / "site"), *filter(None, [kept.get("PYTHONPATH")])])
     path = f"{Path(sys.executable).parent}:{kept['PATH']}"
     return kept | {"LMUData": str(folder / "LMUData"), "HF_HUB_OFFLINE": "1", "PATH": path}
 
