@@ -59,6 +59,8 @@ def in_all_processes(
             check_launch(config.engine, 1)
             return train(config, out, *args, **kwargs)
         gpu = torch.cuda.is_available()
+        if not gpu:  # accelerate would name it cpu:0, for which torch cannot load an optimizer
+            os.environ["ACCELERATE_TORCH_DEVICE"] = "cpu"
         cpu_alone = not gpu and config.engine.sharding == "none"
         PartialState(cpu=cpu_alone, backend=None if gpu else "gloo", timeout=PATIENCE)
         try:

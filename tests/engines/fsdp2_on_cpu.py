@@ -4,13 +4,11 @@ The one change: accelerate is told that its two gloo processes are of the kind M
 to be the CPU. Sharding, gathering and checkpoints are then accelerate's and torch's own.
 """
 
-import os
 import sys
 
 from accelerate import PartialState
 from accelerate.utils import DistributedType
 
-os.environ["ACCELERATE_TORCH_DEVICE"] = "cpu"
 PartialState._prepare_backend = lambda self, *args, **kwargs: ("gloo", DistributedType.MULTI_GPU)
 
 from sailrl_lite.cli import main  # noqa: E402
