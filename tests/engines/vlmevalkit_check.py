@@ -37,7 +37,7 @@ KEY = "sk-check-0123456789"
 LETTERS = "ABCD"
 DATA = "MicroWorld"
 PROBLEMS = 6  # of each family
-# The torchvision of PyPI is built for CUDA. Beside a torch for the CPU it misses operators of its own on import;
+# PyPI's torchvision is built for CUDA. Beside a torch for the CPU it misses operators of its own on import;
 # VLMEvalKit needs no more of it here than that it can be.
 NMS = """
 import torch
