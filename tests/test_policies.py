@@ -13,6 +13,7 @@ import pytest
 import torch
 from huggingface_hub.errors import LocalEntryNotFoundError
 from PIL import Image
+from safetensors.torch import save_file
 from transformers import TrainerCallback
 
 from sailrl_lite.cli import main
@@ -24,6 +25,7 @@ from sailrl_lite.training.dapo import Dapo, DapoTrainer
 from sailrl_lite.training.data import Reader, curated_dataset, rl_dataset, sft_dataset
 from sailrl_lite.training.models import (
     MicroProcessor,
+    bare,
     encode_prompts,
     load_checkpoint,
     save_checkpoint,
@@ -168,6 +170,69 @@ def test_a_damaged_or_foreign_folder_is_an_error_in_one_line(qwen, tmp_path):
     )
     with pytest.raises(SailRLError, match=r"policy\.remote_code=true"):
         load_policy(folder)
+
+
+# ---- code that comes with a checkpoint
+
+OWN = """
+from transformers import PreTrainedModel, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
+import torch
+
+class OwnConfig(Qwen2_5_VLConfig):
+    model_type = "own_vl"
+
+class LikeQwen(Qwen2_5_VLForConditionalGeneration):
+    config_class = OwnConfig
+
+class LikeSail(PreTrainedModel):
+    config_class = OwnConfig
+    def __init__(self, config):
+        super().__init__(config)
+        self.language_model = torch.nn.Linear(2, 2)
+        self.post_init()
+"""
+
+
+def with_own_code(folder, qwen, name):
+    policy, processor = load_policy(qwen)
+    save_checkpoint(policy, processor, folder)
+    weights = {n: w for n, w in policy.state_dict().items() if name == "LikeQwen" and n != "lm_head.weight"}
+    if name == "LikeSail":
+        weights = {"language_model.weight": torch.zeros(2, 2), "language_model.bias": torch.zeros(2)}
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    (folder / "own.py").write_text(OWN)
+    config = json.loads((folder / "config.json").read_text())
+    config |= {
+        "model_type": "own_vl", "auto_map": {"AutoConfig": "own.OwnConfig", "AutoModel": f"own.{name}"},
+    }  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def test_code_of_its_own_runs_only_when_allowed(qwen, tmp_path, capsys, inputs_of, monkeypatch):
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    folder = with_own_code(tmp_path / "like_qwen", qwen, "LikeQwen")
+    with pytest.raises(SailRLError, match=r"Python code of its own.*policy\.remote_code=true"):
+        load_policy(folder)
+    assert not capsys.readouterr().err
+    policy, processor = load_policy(folder, replace(LORA, remote_code=True), train=True)
+    told = capsys.readouterr().err
+    assert type(bare(policy)).__name__ == "LikeQwen" and "untested" in told and told.count("\n") == 1
+    same = load_policy(qwen)[0]
+    inputs = inputs_of(processor)
+    assert torch.equal(policy.eval()(**inputs).logits, same.eval()(**inputs).logits)
+    assert len(sample(policy, inputs, max_new_tokens=3).ids) == 3
+
+
+def test_code_with_another_interface_is_refused(qwen, tmp_path, monkeypatch):
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    folder = with_own_code(tmp_path / "like_sail", qwen, "LikeSail")
+    settings = PolicyConfig(remote_code=True, attention="eager")
+    with pytest.raises(SailRLError, match=r"has no model, lm_head.*export verl"):
+        load_policy(folder, settings)
+    (folder / "own.py").write_text("import no_such_module")
+    with pytest.raises(SailRLError, match="cannot be imported"):
+        load_policy(folder, settings)
 
 
 # ---- adapters

@@ -225,18 +225,21 @@ def load_checkpoint(folder: str | Path) -> tuple[Policy, MicroProcessor]:
     return with_tokens_of(processor, policy), processor
 
 
-def read_policy(folder: Path, **options: Any) -> Policy:
+def read_policy(folder: Path, own: type[Policy] | None = None, **options: Any) -> Policy:
     """The weights in a folder, strictly; `options` are those of `from_pretrained`.
+
+    Args:
+        own: the class of a checkpoint that brings one.
 
     Raises:
         SailRLError: as `load_checkpoint`.
     """
     kind = read_config(folder).get("model_type")
-    if kind not in CLASSES:
+    if own is None and kind not in CLASSES:
         known = " or ".join(map(repr, CLASSES))
         raise SailRLError(f"{folder} holds a {kind!r} checkpoint, but a policy is {known}; {_REMEDY}")
     try:
-        policy, loading = CLASSES[kind].from_pretrained(folder, output_loading_info=True, **options)
+        policy, loading = (own or CLASSES[kind]).from_pretrained(folder, output_loading_info=True, **options)
     except Exception as error:  # whatever a damaged file makes the libraries raise
         raise unreadable(folder, error) from error
     wrong = [

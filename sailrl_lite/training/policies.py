@@ -38,6 +38,7 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLIm
 from sailrl_lite.config import EngineConfig, PolicyConfig
 from sailrl_lite.errors import SailRLError
 from sailrl_lite.pictures import upright
+from sailrl_lite.training import custom
 from sailrl_lite.training.models import (
     MicroProcessor,
     Policy,
@@ -227,19 +228,17 @@ def _read(folder: Path, settings: PolicyConfig, train: bool) -> tuple[Policy, Mi
     """The weights and the processor in a folder, without adapters."""
     dtype = getattr(torch, settings.dtype)
     options = {"dtype": dtype, "attn_implementation": settings.attention}
-    if "auto_map" in read_config(folder):
-        if not settings.remote_code:
-            raise SailRLError(
-                f"{folder} comes with Python code of its own, as SAIL-VL2 does; read it, then allow it with "
-                "--set policy.remote_code=true"
-            )
+    own = None
+    if auto_map := read_config(folder).get("auto_map"):
+        own = custom.code_of(folder, auto_map, settings.remote_code)
         note(
             "code that came with the checkpoint runs; SAIL-VL2 is untested here, its weights were not at hand"
         )
         options["trust_remote_code"] = True
     if settings.weights == "4bit":
         options |= _four_bits(dtype)
-    policy = read_policy(folder, **options)
+    policy = read_policy(folder, own, **options)
+    custom.check_interface(folder, policy)
     if settings.weights == "4bit" and train:
         for module in policy.modules():
             # Where a processor has AVX512-BF16, bitsandbytes packs weights anew when they are used without
