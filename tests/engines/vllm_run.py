@@ -31,11 +31,18 @@ os.environ |= {
     "HF_HUB_OFFLINE": "1",
 }
 
-import pandas as pd
 import torch
+
+# The torchvision of the registry is built for CUDA: none of its operators load beside the CPU's torch, and its
+# import fails over this one. vLLM imports it for what is plain torch.
+for operator in ("nms", "qnms"):
+    torch.library.define(f"torchvision::{operator}", "(Tensor a, Tensor b, float c) -> Tensor")
+
+import pandas as pd
 import trl.generation.vllm_generation as trl_vllm
 import vllm.model_executor.layers.utils as vllm_layers
 import vllm.model_executor.models.qwen2_5_vl as vllm_qwen
+import vllm.model_executor.models.registry as vllm_registry
 from trl.generation.vllm_client import VLLMClient
 
 from sailrl_lite.config import SHIPPED, EngineConfig, PolicyConfig, RLConfig
@@ -60,7 +67,9 @@ def for_cpu() -> None:
     # vLLM makes 16 bits of 32 unless told; TRL does not tell.
     trl_vllm.LLM = partial(trl_vllm.LLM, dtype="float32", enforce_eager=True)
     trl_vllm.empty_cache = lambda: None
-    # The class with a video processor needs torchvision, which has no build for this torch here.
+    # It looks at a model's class in a new process, which has none of this.
+    vllm_registry._run_in_subprocess = lambda look: look()
+    # The micro policy has no processor of videos.
     vllm_qwen.Qwen2_5_VLProcessor = MicroProcessor
 
 
