@@ -71,7 +71,7 @@ async def grade(client: ChatClient, pairs: Sequence[Pair]) -> list[bool | NoVerd
     """What the grader says of each pair, or why it says nothing."""
 
     async def ask(pair: Pair) -> bool | NoVerdict:
-        found: Verdict | NoVerdict = NoVerdict("empty")
+        why = NoVerdict("empty")
         for attempt in range(client.endpoint.reasks + 1):
             reply = await client.ask(messages(pair), schema(KEYS), attempt=attempt)
             if not isinstance(reply, Message):
@@ -79,7 +79,8 @@ async def grade(client: ChatClient, pairs: Sequence[Pair]) -> list[bool | NoVerd
             found = read_reply(reply.message, reply.finish_reason, KEYS)
             if isinstance(found, Verdict):
                 return found.values["correct"] == 1
-        return found
+            why = found
+        return why
 
     async with client.open():
         return await together(ask(pair) for pair in pairs)
