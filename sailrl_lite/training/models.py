@@ -234,7 +234,7 @@ def read_policy(folder: Path, own: type[Policy] | None = None, **options: Any) -
     Raises:
         SailRLError: as `load_checkpoint`.
     """
-    kind = read_config(folder).get("model_type")
+    kind: Any = read_config(folder).get("model_type")
     if own is None and kind not in CLASSES:
         known = " or ".join(map(repr, CLASSES))
         raise SailRLError(f"{folder} holds a {kind!r} checkpoint, but a policy is {known}; {_REMEDY}")
