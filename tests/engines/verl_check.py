@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
 
+import datasets
 import numpy as np
 import torch
 from hydra import compose, initialize_config_module
@@ -96,7 +97,7 @@ def check_values(folder: Path, data: str) -> None:
             got = OmegaConf.select(found, full.removeprefix("+"))
             got = OmegaConf.to_container(got) if OmegaConf.is_config(got) else got
             assert got == value, (full, got, value)
-        parts = ("algorithm", "actor_rollout_ref.actor", "actor_rollout_ref.rollout", "reward.reward_manager")
+        parts = ("algorithm", "actor_rollout_ref.actor", "actor_rollout_ref.rollout")
         for part in parts:
             omega_conf_to_dataclass(OmegaConf.select(found, part))
         if name != "paper-lora":  # its last question is to vLLM, which is not here
@@ -114,8 +115,8 @@ def check_rows(folder: Path) -> None:
     read_without_torchvision()
     processor = MicroProcessor.from_pretrained(SHIPPED)
     files = found.data.train_files
-    with_cache = OmegaConf.merge(found.data, {"cache_dir": str(folder / "cache")})
-    rows = RLHFDataset(files, processor.tokenizer, with_cache, processor)
+    datasets.config.HF_DATASETS_CACHE = folder / "cache"  # and not the user's
+    rows = RLHFDataset(files, processor.tokenizer, found.data, processor)
     batch = collate_fn([rows[k] for k in range(4)])
     for k in range(4):
         info = batch["extra_info"][k]
@@ -124,7 +125,7 @@ def check_rows(folder: Path) -> None:
         assert question == {"type": "text", "text": problem.question}
         shown = np.asarray(picture["image"].convert("RGB"))
         assert np.array_equal(shown, np.asarray(problem.image.convert("RGB")))
-        images, _ = asyncio.run(RLHFDataset.process_vision_info(batch["raw_prompt"][k], 14, with_cache))
+        images, _ = asyncio.run(RLHFDataset.process_vision_info(batch["raw_prompt"][k], 14, found.data))
         assert isinstance(images[0], Image.Image) and images[0].width * images[0].height <= 3136
         text = processor.apply_chat_template(
             batch["raw_prompt"][k], add_generation_prompt=True, tokenize=False
@@ -132,7 +133,7 @@ def check_rows(folder: Path) -> None:
         ids = processor(text=[text], images=images, return_tensors="pt")["input_ids"][0].tolist()
         assert ids.count(processor.image_token_id) == images[0].width * images[0].height // 28**2
         assert batch["reward_model"][k]["ground_truth"] == problem.gold
-    short = OmegaConf.merge(with_cache, {"max_prompt_length": len(ids) - 1})
+    short = OmegaConf.merge(found.data, {"max_prompt_length": len(ids) - 1})
     left = RLHFDataset(files, processor.tokenizer, short, processor)
     assert 0 < len(left) < len(rows) == 16, (len(left), len(rows))
     print(f"rows: {len(rows)} read by RLHFDataset, pictures and max_pixels kept, {len(left)} short enough")
