@@ -47,7 +47,7 @@ from sailrl_lite.training.runs import (
 from sailrl_lite.training.sharded import is_sharded, whole_weights
 
 BAR = (("loss", "loss"), ("token accuracy", "mean_token_accuracy"))
-_LOG_EVERY = 20
+_LOG_EVERY, _SAVE_EVERY = 20, 500  # the second of a judge
 _NAMES: dict[Architecture, str] = {"qwen2_5_vl": "Qwen2.5-VL", "qwen3_vl": "Qwen3-VL"}
 
 
@@ -157,7 +157,7 @@ def fit(
             dataloader_num_workers=int(_forks() and (os.cpu_count() or 1) > 1),
             logging_steps=min(_LOG_EVERY, config.steps),
             save_strategy="steps",
-            save_steps=usual.save_every,
+            save_steps=config.save_every if isinstance(config, SFTConfig) else _SAVE_EVERY,
             save_total_limit=2,
             report_to=[],
             disable_tqdm=True,
