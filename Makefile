@@ -50,7 +50,7 @@ check-verl: .envs/verl/.ready  ## Ask verl, in an environment of its own, about 
 	PYTHONPATH=. .envs/verl/bin/python tests/engines/verl_check.py
 
 check-vllm: .envs/vllm/.ready  ## Let vLLM roll out for the micro policy, in an environment of its own (CPU)
-	.envs/vllm/bin/python tests/engines/vllm_run.py runs/check-vllm
+	PYTHONPATH=tests/engines/vlmevalkit_cpu .envs/vllm/bin/python tests/engines/vllm_run.py runs/check-vllm
 
 check-vlmevalkit: .envs/vlmevalkit/.ready  ## Score an exported policy by VLMEvalKit, in an environment of its own (CPU)
 	PYTHONPATH=.:tests/engines/vlmevalkit_cpu .envs/vlmevalkit/bin/python tests/engines/vlmevalkit_check.py runs/check-vlmevalkit

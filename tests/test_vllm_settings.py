@@ -17,7 +17,14 @@ from sailrl_lite.errors import SailRLError
 from sailrl_lite.rungs import config_of
 from sailrl_lite.training.models import MicroProcessor
 from sailrl_lite.training.rl import grpo_config
-from sailrl_lite.training.vllm import as_read, check_vllm, correction, response_limits, vllm_settings
+from sailrl_lite.training.vllm import (
+    as_read,
+    check_vllm,
+    correction,
+    forget_pictures,
+    response_limits,
+    vllm_settings,
+)
 
 COLOCATED = EngineConfig(sampler="vllm", vllm_memory=0.45, vllm_gpus=2, processes=2)
 SERVER = EngineConfig(sampler="vllm", vllm="server", vllm_server="http://localhost:1")
@@ -146,3 +153,17 @@ def test_tokens_are_weighted_by_policy_over_vllm_and_cut():
     ratio, measured = correction(policy, vllm, torch.tensor([[1, 1, 0]]), 3.0)
     assert ratio[0].tolist() == pytest.approx([math.exp(0.5), 3.0, 1.0])
     assert measured == {"vllm/difference": pytest.approx(1.75), "vllm/cut": 0.5}
+
+
+def test_pictures_are_forgotten_where_vllm_is():
+    asked: list[str] = []
+    engine = SimpleNamespace(reset_encoder_cache=lambda: asked.append("engine"))
+    reply = SimpleNamespace(raise_for_status=lambda: None)
+    session = SimpleNamespace(post=lambda url: asked.append(url) or reply)
+    client = SimpleNamespace(base_url="http://gpu:8000", session=session)
+    colocated = SimpleNamespace(mode="colocate", llm=SimpleNamespace(llm_engine=engine))
+    forget_pictures(colocated, main=False)
+    served = SimpleNamespace(mode="server", vllm_client=client)
+    forget_pictures(served, main=False)
+    forget_pictures(served, main=True)
+    assert asked == ["engine", "http://gpu:8000/reset_encoder_cache"]

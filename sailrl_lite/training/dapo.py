@@ -237,6 +237,8 @@ class DapoTrainer(ResumableGRPOTrainer):
         if self.vllm_mode == "colocate":
             prompt_ids = [vllm.one_token_a_picture(ids, self._image_pad_token_id) for ids in prompt_ids]
         images = vllm.as_read(images, fields["image_grid_thw"], reader.patch_size, reader.resample)
+        if draw == 0:  # the weights are those of a new batch
+            vllm.forget_pictures(self.vllm_generation, self.accelerator.is_main_process)
         # The processes over which one vLLM is split must draw alike.
         set_seed(self._seed(draw, self.vllm_tensor_parallel_size) % 2**32)
         ids, sampled = self._generate_single_turn(

@@ -126,6 +126,21 @@ def as_read(
     ]
 
 
+def forget_pictures(generation: Any, main: bool) -> None:
+    """Have vLLM read pictures anew, for new weights: it keeps what it read of each, and TRL 1.16 lets it go
+    on with what other weights read where a picture comes again (TRL's issue 7198).
+
+    Args:
+        generation: TRL's VLLMGeneration.
+        main: this process speaks to the server, if there is one.
+    """
+    if generation.mode == "colocate":
+        generation.llm.llm_engine.reset_encoder_cache()
+    elif main:
+        client = generation.vllm_client
+        client.session.post(f"{client.base_url}/reset_encoder_cache").raise_for_status()
+
+
 def correction(
     policy: torch.Tensor, vllm: torch.Tensor, mask: torch.Tensor, most: float
 ) -> tuple[torch.Tensor, dict[str, float]]:

