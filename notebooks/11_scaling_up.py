@@ -1,0 +1,1176 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Scaling up: from a CPU to 64 GPUs
+#
+# Everything so far ran on a CPU, with a policy of 1.6 million parameters. The paper trained one of eight
+# billion on 64 GPUs. Between the two lies a **ladder** of four rungs, and one claim: moving up changes
+# values and no code. Here you look at this claim from all sides, and work out what a rung needs before you
+# rent it.
+#
+# **At the end you will know**
+# - what changes from rung to rung, and where each value comes from;
+# - that TRL, verl and pencil and paper pay the same reward for the same response, and where they part;
+# - how memory, hours and the judge's bill follow from three short formulas, and how far to trust them;
+# - which line starts each rung, and what the code of the next rung does on your CPU;
+# - the traps that cost others days, each in a few lines;
+# - how to watch a run, when to stop it, and what stopping too early costs.
+#
+# Not one number here was measured on a GPU: the upper rungs were *not run*. Their code was, on a CPU and with
+# small weights, and section 8 does it before your eyes.
+#
+# **Time:** about two minutes on two CPU cores to run, three quarters of an hour to read.
+#
+# **Rung:** sections 1 to 7 show all four side by side, and 8 to 11 are about the micro policy, whatever the
+# rung; `RUNG` is the one that sections 2 and 6 start from.
+
+# %%
+RUNG = "preview"  # the rung of the ladder: preview, single-gpu, node or paper
+SEED = 0
+
+import logging
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from IPython.display import display
+from matplotlib import pyplot as plt
+
+import sailrl_lite
+from sailrl_lite import figures
+from sailrl_lite.config import SHIPPED, PlanConfig, RLConfig, SFTConfig
+from sailrl_lite.errors import SailRLError
+from sailrl_lite.figures.style import BLACK, BLUE, BROWN, GREEN, GREY, ORANGE, PURPLE, RED, SKY
+from sailrl_lite.rungs import RUNGS, config_of, origins, read_rung
+
+read_rung(RUNG)
+PACKAGE = Path(sailrl_lite.__file__).parent
+WORK = Path(tempfile.mkdtemp())  # all files of this notebook
+pd.set_option("display.max_colwidth", 80)
+
+# %% [markdown]
+# ## 1. Four rungs in one picture
+
+# %%
+from sailrl_lite.plan.estimate import make_plan, shape_for
+
+
+def plan_of(rung, kind=RLConfig, values=None, assumed=None):
+    """What a stage of a rung needs, with some values changed."""
+    config = config_of(rung, kind).with_values(values or {})
+    assumption = config_of(rung, PlanConfig).with_values(assumed or {})
+    return make_plan(config, assumption, shape_for(config, config_of(rung, SFTConfig)))
+
+
+plans = {rung: plan_of(rung) for rung in RUNGS}
+ladder = pd.DataFrame({
+    "parameters of the policy": [p.setup.shape.parameters for p in plans.values()],
+    "of them trained": [p.setup.trained for p in plans.values()],
+    "GPUs": [p.setup.gpus if p.gpu.memory else 0 for p in plans.values()],
+    "rollouts of a run": [p.steps * p.setup.batch for p in plans.values()],
+    "longest response, tokens": [p.setup.longest_completion for p in plans.values()],
+    "operations of a run": [p.steps * p.operations.total for p in plans.values()],
+}, list(RUNGS))  # fmt: skip
+
+figures.use_style()
+figure, axes = plt.subplots(1, 4, figsize=(11, 2.7))
+shown = ("parameters of the policy", "GPUs", "rollouts of a run", "operations of a run")
+for axis, column in zip(axes, shown, strict=True):
+    bars = axis.bar(RUNGS, ladder[column], color=[GREY, SKY, BLUE, PURPLE])
+    axis.bar_label(bars, [f"{value:.2g}" for value in ladder[column]], fontsize=8)
+    axis.set_title(column)
+    axis.set_yscale("symlog" if column == "GPUs" else "log")
+    axis.margins(y=0.15)
+    axis.tick_params(axis="x", rotation=30)
+    axis.grid(axis="x", visible=False)
+plt.show()
+display(ladder.map(lambda value: f"{value:.3g}"))
+assert ladder.drop(columns="of them trained").apply(lambda column: column.is_monotonic_increasing).all()
+
+# %% [markdown]
+# Mind the axes: from the first rung to the last, the operations grow by eight orders of magnitude, and
+# the rollouts by fifty times. A step up is a larger policy and longer responses, much more than more of them.
+#
+# ## 2. Only values change
+# A rung is a file of values, `sailrl_lite/rungs/NAME.toml`. All four fill in the *same* configuration. These
+# are the values of RL in which they differ:
+
+# %%
+values = pd.DataFrame({rung: config_of(rung, RLConfig).flat() for rung in RUNGS})
+differ = values[values.astype(str).nunique(axis=1) > 1]
+display(differ.astype(object).where(differ.astype(str) != "", "(what ships)"))
+print(f"{len(differ)} values of {len(values)} differ")
+assert len({type(config_of(rung, RLConfig)) for rung in RUNGS}) == 1
+assert {"rollouts", "alpha", "clip", "scale"}.isdisjoint(set(differ.index) - {"alpha"})  # the method is one
+
+# %% [markdown]
+# `alpha` is no difference either: `None` is the reward's own, which is 0.9. What makes SAIL-RL what it is
+# (the reward, five rollouts, the clip range, no division by the deviation) is the same everywhere.
+#
+# And no code that trains, rewards or judges asks on which rung it is:
+
+# %%
+named = [
+    file.relative_to(PACKAGE).as_posix()
+    for room in ("training", "rewards", "judges", "rungs")
+    for file in sorted((PACKAGE / room).rglob("*.py"))
+    if re.search(r"""["'](single-gpu|node)["']""", file.read_text(encoding="utf-8"))
+]
+print("files that name a rung:", named)
+assert named == ["rungs/__init__.py"]  # the list of them
+
+# %% [markdown]
+# ### Where does a value come from?
+# From what you gave, else the file of the rung, else the default; and the file says what it rests on. This is
+# `sailrl-lite config show --rung paper --set steps=100`, without the defaults:
+
+# %%
+rows = origins(read_rung("paper"), RLConfig, {"steps": "100"})
+table = pd.DataFrame(rows, columns=["setting", "value", "from", "what it rests on"]).set_index("setting")
+display(table[table["from"] != "default"])
+assert table.loc["steps", "from"] == "given" and table.loc["rollouts", "what it rests on"] == "the account: 5"
+
+# %% [markdown]
+# A wrong name or a wrong value never goes unnoticed into a run of twenty hours. It is refused in one line, by
+# the command line, by the notebook, and in a rung file of your own alike:
+
+
+# %%
+def said(action, *args, **kwargs):
+    """The one line with which something is refused."""
+    try:
+        action(*args, **kwargs)
+    except SailRLError as error:
+        return str(error)
+    raise AssertionError("it was not refused")
+
+
+def checked(values, rung=RUNG):
+    config_of(rung, RLConfig).with_values(values).check()
+
+
+for mistake in ({"learning_rat": "1e-5"}, {"engine.sampler": "vlm"}, {"prompts": "many"}, {"updates": "7"}):
+    print(mistake, "->", said(checked, mistake))
+own = WORK / "mine.toml"
+own.write_text('about = "half a node"\n[engine]\nproceses = 4\n', encoding="utf-8")
+print("mine.toml ->", said(read_rung, str(own)).replace(str(WORK), "."))
+own.write_text('about = "half a node"\n[engine]\nprocesses = 4\nsharding = "fsdp2"\n', encoding="utf-8")
+print(read_rung(str(own)).values)
+
+# %% [markdown]
+# ## 3. The same reward on each rung
+# The lower rungs train with TRL, the upmost with verl. TRL calls what `for_trl` makes, once for a batch. verl
+# calls `compute_score`, once for each response, with what stands in its Parquet file. Rollouts of the shipped
+# policy, two for each family, and what both say of them:
+
+# %%
+from sailrl_lite.judges.specs import get_judge
+from sailrl_lite.rewards import for_trl
+from sailrl_lite.rewards.verl import compute_score
+from sailrl_lite.training.policies import load_policy
+from sailrl_lite.training.rollout import respond
+from sailrl_lite.world.problems import FAMILIES, make_problem
+
+policy, processor = load_policy(SHIPPED)
+problems = [make_problem(family, 0, "test") for family in FAMILIES]
+twos = respond(policy, processor, [p.question for p in problems], [p.image for p in problems], 2, seed=SEED)
+cases = [(p, text) for p, two in zip(problems, twos, strict=True) for text in two]
+cases.append((problems[0], "<answer>7</answer>"))  # and a malformed one
+
+
+async def by_trl(cases, judge=None):
+    columns = {
+        "gold": [p.gold for p, _ in cases], "needs_thinking": [p.needs_thinking for p, _ in cases],
+        "question": [p.question for p, _ in cases], "problem": [p for p, _ in cases],
+        "image": [p.image for p, _ in cases],
+    }  # fmt: skip
+    function = for_trl("cascade", judge or get_judge("exact"))
+    return await function([text for _, text in cases], **columns)
+
+
+async def by_verl(cases, judge="exact"):
+    rows = []
+    for p, text in cases:
+        truth = {"family": p.family, "seed": p.seed, "split": p.split, "shortcut": 0.0}
+        info = {"needs_thinking": p.needs_thinking, "question": p.question, "problem": truth}
+        rows.append(await compute_score("micro", text, p.gold, info, judge=judge))
+    return rows
+
+
+# %% [markdown]
+# And by hand, from the formula and the verifier:
+
+# %%
+from sailrl_lite.training.reward import grade
+
+
+def by_hand(p, text, alpha=0.9):
+    c = grade(p, text)[1]
+    thinking = (c.logic + c.grounding + c.consistency) / 3
+    return (alpha * c.judging * thinking * c.answer + 1 - alpha) if c.format else 0.0
+
+
+trl_says, verl_says = await by_trl(cases), await by_verl(cases)
+hand_says = [by_hand(p, text) for p, text in cases]
+three = pd.DataFrame({"TRL": trl_says, "verl": [row["score"] for row in verl_says], "by hand": hand_says})
+display(three.value_counts(sort=False).rename("responses").reset_index().round(3))
+assert np.allclose(three["TRL"], three["by hand"]) and np.allclose(three["verl"], three["by hand"])
+assert three["TRL"].nunique() > 2  # not all the same
+
+# %% [markdown]
+# ### Where they part: no verdict
+# TRL has a word for a rollout without a reward, `None`; verl's baseline takes every score. So the same
+# failure of a judge has two consequences:
+
+# %%
+from sailrl_lite.judges.protocol import Judge, NoVerdict
+from sailrl_lite.training.dapo import group_advantages
+
+
+class Silent(Judge):
+    name = "silent"
+
+    async def judge(self, cases, continuous=False, sample=0):
+        return [NoVerdict("timeout")] * len(cases)
+
+
+thought = next((p, text) for p, text in cases if by_hand(p, text) > 0.99 and grade(p, text)[0].think)
+(no_reward,) = await by_trl([thought], Silent())
+(row,) = await by_verl([thought], Silent())
+print("TRL:", no_reward, "  verl:", {name: row[name] for name in ("score", "unscored", "thinking")})
+group = {"TRL": [torch.nan, 1, 0.1, 0.1, 0.1], "verl": [row["score"], 1, 0.1, 0.1, 0.1]}
+for engine, rewards in group.items():
+    print(f"{engine:5} advantages", group_advantages(torch.tensor([rewards]))[0].numpy().round(2))
+assert no_reward is None and row["score"] == 0 and row["unscored"] == 1
+
+# %% [markdown]
+# With verl a rollout that nobody judged is pushed down, and the others look better than they are. So on that
+# rung `unscored` is what to watch; at more than half, `compute_score` stops the run.
+#
+# **Your own response**, as both engines see it:
+
+# %%
+my_problem = make_problem("angle", 0, "test")
+my_text = r"<judge>This question needs step-by-step reasoning.</judge><think>50+60=110</think>"
+my_text += r"<answer>\boxed{70}</answer>"
+
+(mine,), (mine_verl,) = await by_trl([(my_problem, my_text)]), await by_verl([(my_problem, my_text)])
+print(f"TRL {mine:.3f}, verl {mine_verl['score']:.3f}, by hand {by_hand(my_problem, my_text):.3f}")
+print(mine_verl)
+assert np.isclose(mine, mine_verl["score"])
+
+# %% [markdown]
+# ## 4. What fits: three formulas
+# **States.** AdamW in mixed precision keeps, for each trained parameter, the weight and its gradient in two
+# bytes each, and in four bytes each a precise copy of the weight and two moments: $2 + 2 + 3 \cdot 4 = 16$
+# bytes ([ZeRO](https://arxiv.org/abs/1910.02054), section 3.1). Sharded over $n$ GPUs each holds one $n$-th.
+#
+# **Cache.** While a response is written, each layer keeps a key and a value for every token so far, in two
+# bytes a number: $2 \cdot 2 \cdot \text{layers} \cdot \text{width of the keys}$ bytes a token.
+#
+# **Work.** A token takes a multiplication and an addition for each parameter on the way forward, and twice as
+# many on the way back: $6 N$ operations for each token that is trained on, $2 N$ for one that is sampled.
+#
+# With them, one training step of the `node` rung by hand; and by the package, which also counts attention,
+# the picture's part and much else:
+
+# %%
+from sailrl_lite.plan.hardware import GIB
+from sailrl_lite.plan.memory import states
+
+node, shape = plans["node"], plans["node"].setup.shape
+N, text = shape.parameters, shape.text
+states_by_hand = 16 * N
+cache_by_hand = 2 * 2 * text.layers * text.keys
+tokens = node.setup.batch * (node.setup.prompt + node.setup.completion)
+work_by_hand = 6 * N * tokens
+
+work = node.operations.forward + node.operations.backward
+print(f"states {states_by_hand / GIB:.1f} GiB, on each of 8 GPUs {states_by_hand / 8 / GIB:.1f} GiB")
+longest = node.setup.longest_prompt + node.setup.longest_completion
+print(
+    f"cache: a token {cache_by_hand / 2**10:.0f} KiB, the longest row {cache_by_hand * longest / GIB:.2f} GiB"
+)
+print(
+    f"operations of an update {work_by_hand:.2e}, by the package {work:.2e} ({work / work_by_hand - 1:+.0%})"
+)
+assert sum(states(node.setup)) == states_by_hand and shape.cache_bytes == cache_by_hand
+assert abs(work / work_by_hand - 1) < 0.15
+held = node.memory.weights + node.memory.gradients + node.memory.optimizer
+assert np.isclose(held, states_by_hand / 8)
+
+# %% [markdown]
+# The number of parameters is no estimate. `read_shape` counts them from a configuration alone, and for the
+# micro policy one can count again:
+
+# %%
+assert plans["preview"].setup.shape.parameters == sum(p.numel() for p in policy.parameters())
+print(f"{plans['preview'].setup.shape.parameters:,} parameters either way")
+
+# %% [markdown]
+# Now the memory of one GPU on each rung, part by part: at the height of an update, and while responses are
+# sampled. Black lines are what there is.
+
+# %%
+PARTS = {
+    "weights": BLUE, "gradients": SKY, "optimizer": PURPLE, "reference": GREEN, "activations": ORANGE,
+    "logits": BROWN, "gathered": GREY, "generation": RED, "vllm": RED, "overhead": "0.85",
+}  # fmt: skip
+ONLY_IN = {"update": ("gradients", "activations", "logits", "gathered"), "rollout": ("generation", "vllm")}
+
+
+def parts_of(needed, phase):
+    """GiB by part in one of the two phases."""
+    other = ONLY_IN["rollout" if phase == "update" else "update"]
+    return {name: size / GIB for name, size in needed.parts().items() if name not in other}
+
+
+def draw_memory(plans):
+    figures.use_style()
+    figure, axis = plt.subplots(figsize=(10, 0.9 + 0.55 * len(plans) * 2))
+    labels = []
+    for k, (name, plan) in enumerate(plans.items()):
+        for j, phase in enumerate(("update", "rollout")):
+            left, place = 0.0, 2.4 * k + j
+            for part, size in parts_of(plan.memory, phase).items():
+                hatch = "///" if part in ("vllm", "activations") else ""
+                axis.barh(
+                    place, size, left=left, color=PARTS[part], label=part, hatch=hatch, edgecolor="white"
+                )
+                left += size
+            labels.append((place, f"{name}, {phase}"))
+        if plan.gpu.memory:
+            axis.vlines(plan.gpu.memory / GIB, 2.4 * k - 0.5, 2.4 * k + 1.5, BLACK, lw=3)
+            axis.text(plan.gpu.memory / GIB, 2.4 * k + 0.5, f"  {plan.gpu.name}", va="center", fontsize=9)
+    axis.set_yticks([place for place, _ in labels], [label for _, label in labels])
+    axis.set(xlabel="GiB on one GPU", title="Memory by part")
+    axis.set_xlim(0, 1.18 * max(plan.gpu.memory / GIB or plan.memory.peak / GIB for plan in plans.values()))
+    axis.invert_yaxis()
+    axis.grid(axis="y", visible=False)
+    handles = dict(zip(*axis.get_legend_handles_labels()[::-1], strict=True))
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=5, frameon=False)
+    return figure
+
+
+draw_memory(plans)
+plt.show()
+for plan in plans.values():
+    assert np.isclose(sum(parts_of(plan.memory, "update").values()), plan.memory.update / GIB)
+    assert np.isclose(sum(parts_of(plan.memory, "rollout").values()), plan.memory.rollout / GIB)
+    assert not plan.problem  # all four fit
+
+# %% [markdown]
+# On one 24 GB card it is the frozen weights that fill the memory; LoRA's own states are a sliver. On the node
+# the states are sharded, and the share that vLLM is *given* is the largest part. It is given back for the
+# update, which is why both phases fit.
+#
+# **Your own machine.** What would the 7B policy, all weights trained, take on other GPUs, with other pieces
+# at once? (In a running notebook, sliders appear.)
+
+
+# %%
+def draw_own(gpus, device_batch, vllm_memory):
+    updates = 5
+    prompts = int(gpus) * int(device_batch) * updates  # so that all can share them
+    own = {
+        "engine.processes": f"{int(gpus)}", "prompts": f"{prompts}", "device_batch": f"{int(device_batch)}",
+        "engine.vllm_memory": f"{vllm_memory}", "engine.sharding": "zero3" if gpus > 1 else "none",
+        "policy.dtype": "bfloat16",
+    }  # fmt: skip
+    plan = plan_of("node", values=own)
+    figure = draw_memory({f"{int(gpus)} GPUs": plan})
+    figure.axes[0].set_title(plan.problem.split(",")[0] or "it fits", color=RED if plan.problem else BLACK)
+    return figure
+
+
+figures.knobs(draw_own, gpus=(8, 1, 32, 1), device_batch=(1, 1, 8, 1), vllm_memory=(0.3, 0.1, 0.9, 0.05))
+
+# %% [markdown]
+# ## 5. What it costs
+# Seconds are operations, divided by the GPUs' speed on paper and by the share of it that is reached (assumed:
+# 40%). Sampling is slow for another reason: each new token has to read all weights from memory.
+
+# %%
+rows = {}
+for rung in RUNGS:
+    for kind, stage in ((SFTConfig, "SFT"), (RLConfig, "RL")):
+        plan = plan_of(rung, kind)
+        spent = plan.seconds
+        judge = plan.judging
+        rows[rung, stage] = {
+            "hours": plan.hours,
+            "GPU hours": plan.hours * plan.setup.gpus if plan.gpu.memory else 0,
+            "of it sampling": spent.rollout / spent.total,
+            "judge's calls": judge.calls if judge else 0,
+            "judge, $": judge.dollars if judge else 0,
+            "disk, GiB": plan.disk.total / GIB,
+        }
+costs = pd.DataFrame(rows).T
+display(costs.round({"hours": 2, "GPU hours": 1, "of it sampling": 2, "judge, $": 2, "disk, GiB": 1}))
+
+# %% [markdown]
+# `NaN` is "not known", which is not the same as nothing: a judge that you serve yourself has no price a
+# token, but it takes GPUs of its own. What a GPU hour costs is for you to say; prices differ by a factor of
+# five between providers. With yours, the whole bill:
+
+# %%
+GPU_DOLLARS = 2.0  # for an hour of one GPU: put in your own price
+
+whole = pd.DataFrame({
+    "GPUs, $": (costs["GPU hours"] * GPU_DOLLARS).groupby(level=0).sum(),
+    "judge, $": costs.xs("RL", level=1)["judge, $"],
+})  # fmt: skip
+display(whole.loc[list(RUNGS)].round(0))
+paper_judge = plans["paper"].judging
+per_trace = paper_judge.dollars / paper_judge.traces
+print(
+    f"paper: {paper_judge.traces:,.0f} traces judged, ${per_trace:.3f} for each, ${paper_judge.dollars:,.0f}"
+)
+in_out = paper_judge.tokens_in * 1.25e-6 + paper_judge.tokens_out * 10e-6
+assert np.isclose(paper_judge.dollars, in_out)  # at Gemini's $1.25 and $10 for a million tokens
+
+# %% [markdown]
+# Only written traces go to the judge, so a policy that learns when *not* to think makes its own training
+# cheaper. The tokens of a reply are the largest part, and they are assumed: `plan.reply_tokens`, which counts
+# the judge's own hidden reasoning. Half of it, half of that part.
+#
+# ## 6. How far to trust it
+# A formula is worth what it predicts. `published.toml` has runs that others have published, with what they
+# state of them, and one of ours, on a CPU ("own"). One constant (the time that a layer takes, whatever its
+# size) was fitted, to one of them; all else is from the formulas. The same as `sailrl-lite plan --check`:
+
+# %%
+from sailrl_lite.plan.published import compare
+
+published = pd.DataFrame([row.to_json() for row in compare()])
+measured = published[published["figure"] != "fits"]
+display(measured[["run", "figure", "published", "planned", "error", "role"]].round(2).reset_index(drop=True))
+
+figures.use_style()
+figure, axes = plt.subplots(1, 3, figsize=(11, 3.3))
+looks = {"tested": (BLUE, "o"), "fitted": (RED, "D"), "assumed": (ORANGE, "^"), "own": (GREEN, "s")}
+for axis, figure_of in zip(axes, ("GiB", "GPUs", "seconds"), strict=True):
+    part = measured[measured["figure"] == figure_of]
+    ends = [
+        part[["published", "planned"]].min().min() * 0.8,
+        part[["published", "planned"]].max().max() * 1.2,
+    ]
+    axis.plot(ends, ends, color="0.7", lw=1)
+    for role, group in part.groupby("role"):
+        color, marker = looks[role]
+        axis.plot(group["published"], group["planned"], marker, color=color, label=role, ms=7, alpha=0.8)
+    axis.set(xscale="log", yscale="log", title=figure_of, xlabel="published")
+    axis.legend()
+axes[0].set_ylabel("planned")
+plt.show()
+tested = measured[measured["role"] == "tested"]
+errors = tested["error"].abs().groupby(tested["figure"]).agg(["mean", "max", "size"])
+display(errors.round(2))
+assert errors.loc["GiB", "mean"] < 0.15 and errors.loc["seconds", "mean"] < 0.3
+
+# %% [markdown]
+# Memory is within about a tenth, time within a quarter in the worst of these. All the timed ones of other
+# people's that were *tested* ran on one framework, so take hours on another with more salt. Where it says
+# "assumed", the source leaves out something the plan depends on.
+#
+# ### What is refused, and what would do
+# A plan that cannot fit is refused, and told what would fit. Each remedy was tried before it is named; here
+# each is tried again. First all weights of 3B on one RTX-4090, then 7B with LoRA on the same card.
+
+# %%
+from sailrl_lite.plan.remedies import remedies
+
+
+def settings_in(remedy):
+    """The values of RL and of the plan that a remedy's options stand for."""
+    given = dict(pair.split("=", 1) for pair in re.findall(r"--set (\S+)", remedy))
+    assumed = dict(re.findall(r"--(gpu) (\S+)", remedy))
+    if gpus := re.search(r"--gpus (\d+)", remedy):
+        given["engine.processes"] = gpus[1]
+    return given, assumed
+
+
+TOO_MUCH = {
+    "all weights of 3B": {"policy.weights": "full"},
+    "LoRA of 7B": {"checkpoint": "Qwen/Qwen2.5-VL-7B-Instruct"},
+}
+for name, values in TOO_MUCH.items():
+    plan = plan_of("single-gpu", values=values)
+    print(f"{name}: {plan.problem}")
+    config = config_of("single-gpu", RLConfig).with_values(values)
+    for remedy in remedies(plan, config, config_of("single-gpu", PlanConfig)):
+        given, assumed = settings_in(remedy)
+        better = plan_of("single-gpu", values=values | given, assumed=assumed)
+        print(f"   {remedy}: {max(better.memory.update, better.memory.rollout) / GIB:.1f} GiB")
+        assert plan.problem and not better.problem
+
+# %% [markdown]
+# The same on the command line is `sailrl-lite plan --rung single-gpu --set policy.weights=full`. It ends
+# with status 2 where the plan cannot fit, so that a script that starts a run can ask first.
+#
+# ## 7. Starting each rung
+# The launch line follows from the values of the engine. This is how:
+
+
+# %%
+def launch(rung, stage="rl"):
+    """The line that starts a stage of a rung."""
+    config = config_of(rung, SFTConfig if stage == "sft" else RLConfig)
+    engine, command = config.engine, f"sailrl-lite {stage} --rung {rung}"
+    if engine.trainer == "verl" and stage == "rl":
+        return f"sailrl-lite export verl run/ --rung {rung}   # then run/launch.sh on each machine"
+    if engine.processes == 1:
+        return command
+    file = f"sailrl_lite/rungs/{engine.sharding}.yaml"
+    how = f"accelerate launch --config_file {file} --num_processes {engine.processes}"
+    return f"{how} \\\n    -m {command.replace('sailrl-lite', 'sailrl_lite')}"
+
+
+for rung in RUNGS:
+    print(f"# {rung}: {read_rung(rung).about}")
+    for stage in ("sft", "rl"):
+        print(launch(rung, stage))
+    print()
+
+# %% [markdown]
+# If the launch and the configuration do not agree, the run is refused with the right line:
+
+# %%
+from sailrl_lite.training.processes import check_launch
+
+refusal = said(check_launch, config_of("node", RLConfig).engine, 1)
+print(re.sub(r"--config_file \S*/", "--config_file .../", refusal))
+assert "zero3.yaml --num_processes 8" in refusal and "zero3.yaml --num_processes 8" in launch("node")
+for file in ("zero3", "fsdp2", "two-cpu"):
+    assert (PACKAGE / "rungs" / f"{file}.yaml").is_file()
+
+# %% [markdown]
+# Words of the engine, and what they choose:
+#
+# | rollouts | settings | started beside |
+# |---|---|---|
+# | transformers, in process | `engine.sampler=transformers` | nothing |
+# | vLLM on the training GPUs | `engine.sampler=vllm`, `engine.vllm=colocate` | nothing |
+# | vLLM on GPUs of its own | `engine.sampler=vllm`, `engine.vllm=server` | `trl vllm-serve --model NAME` |
+#
+# FSDP2 in the place of ZeRO-3: `--config_file sailrl_lite/rungs/fsdp2.yaml` and `--set
+# engine.sharding=fsdp2`. The paper's benchmarks: `sailrl-lite export vlmevalkit OUT/ --rung NAME`.
+#
+# ### The folder for verl
+# Here with problems of the micro-world and three steps; at full size it is the same files with your curated
+# data. verl itself is not needed to write them.
+
+# %%
+from sailrl_lite.export.verl import export_verl
+
+short = {"data": "", "checkpoint": "shipped", "judge": "exact", "steps": "3", "prompts": "64"}
+exported = config_of("paper", RLConfig).with_values(short)
+export_verl(exported, WORK / "verl")
+for file in sorted((WORK / "verl").iterdir()):
+    print(f"{file.name:18} {file.stat().st_size:>9,} bytes")
+overrides = dict(line.split("=", 1) for line in (WORK / "verl/overrides.txt").read_text("utf-8").splitlines())
+wanted = [
+    "algorithm.norm_adv_by_std_in_grpo", "actor_rollout_ref.rollout.n", "actor_rollout_ref.actor.optim.lr",
+    "actor_rollout_ref.actor.clip_ratio_low", "actor_rollout_ref.actor.clip_ratio_high",
+    "actor_rollout_ref.actor.use_kl_loss", "actor_rollout_ref.actor.loss_agg_mode",
+    "data.max_prompt_length", "data.max_response_length", "trainer.nnodes", "trainer.n_gpus_per_node",
+]  # fmt: skip
+display(pd.Series({name: overrides[name] for name in wanted}, name="value"))
+assert int(overrides["actor_rollout_ref.rollout.n"]) == exported.rollouts == 5
+assert float(overrides["actor_rollout_ref.actor.optim.lr"]) == exported.learning_rate
+assert int(overrides["trainer.nnodes"]) * int(overrides["trainer.n_gpus_per_node"]) == 64
+
+# %% [markdown]
+# A row of its Parquet file is a problem, with the truth that the exact judge needs; and the reward of a
+# response to it is the one of section 3:
+
+# %%
+import random
+
+from sailrl_lite.world.teacher import CLEAN, teach
+
+data = pd.read_parquet(WORK / "verl/train.parquet")
+row = data.iloc[0]
+info = dict(row["extra_info"])
+print(info)
+problem = make_problem(**info["problem"])
+lesson = teach(problem, random.Random(SEED), CLEAN).text
+score = await compute_score(row["data_source"], lesson, row["reward_model"]["ground_truth"], info)
+print(f"a lesson of an unerring teacher scores {score['score']:.1f}")
+assert len(data) == 64 and problem.question == info["question"] and np.isclose(score["score"], 1)
+
+# %% [markdown]
+# And its README says in plain words in what such a run differs from one by TRL. At full size:
+
+# %%
+from sailrl_lite.export.verl_values import plan_verl
+
+for note in plan_verl(config_of("paper", RLConfig), rows=70_000).notes:
+    print("-", note)
+assert "no verdict: verl has no such thing" in (WORK / "verl/README.md").read_text("utf-8")
+
+# %% [markdown]
+# ## 8. The next rung's code, here
+# What can be shown without a GPU is that the *code* of the upper rungs runs. First, the `single-gpu` rung
+# itself with what a CPU has not taken out: the micro policy in the place of the 3B one, the exact judge in
+# the place of an API, transformers in the place of vLLM, and fewer prompts. LoRA, bfloat16, gradient
+# checkpointing, one response at a time in an update: all that stays. Two steps.
+
+# %%
+from safetensors.torch import load_file
+
+from sailrl_lite.training.rl import train_rl
+
+on_this_cpu = {"checkpoint": "shipped", "data": "", "judge": "exact", "engine.sampler": "transformers"}
+small = {
+    "steps": "2",
+    "prompts": "4",
+    "max_new_tokens": "64",
+    "policy.max_pixels": "0",
+    "learning_rate": "1e-3",
+}
+lora = config_of("single-gpu", RLConfig).with_values(on_this_cpu | small)
+print({name: value for name, value in lora.flat().items() if name.startswith(("policy.", "engine."))})
+trained = train_rl(lora, WORK / "lora", bar=False)
+log = pd.read_csv(WORK / "lora/metrics.csv")
+display(log[["step", "reward", "answer", "judging", "thinking", "tokens", "kl"]].round(3))
+
+# %% [markdown]
+# Which weights did it train? The adapters, and no others:
+
+# %%
+adapters = load_file(trained / "adapter_model.safetensors")
+moved = [name for name, weight in adapters.items() if "lora_B" in name and weight.any()]
+count, whole = sum(w.numel() for w in adapters.values()), sum(p.numel() for p in policy.parameters())
+print(
+    f"{count:,} weights of adapters beside {whole:,} frozen ones; {len(moved)} of the B matrices have moved"
+)
+assert moved and not (trained / "model.safetensors").exists()
+assert all("language_model" in name for name in adapters)  # none in the part that sees
+again, _ = load_policy(trained, lora.policy)  # with the frozen weights, found by their name
+frozen = {name.replace(".base_layer", ""): w for name, w in again.named_parameters() if "lora_" not in name}
+shipped = dict(policy.named_parameters())
+same = [
+    torch.equal(w, shipped[name.removeprefix("base_model.model.")].bfloat16()) for name, w in frozen.items()
+]
+assert all(same) and len(same) == len(shipped)
+print(f"all {len(same)} frozen tensors are the shipped ones, to the last bit of bfloat16")
+
+# %% [markdown]
+# Second, **two processes**, as on a node, only that they are two of this CPU: `accelerate launch` starts
+# them, each samples and trains on its half of the prompts, the gradients are averaged, one of them writes.
+
+# %%
+TWO = [
+    sys.executable,
+    "-m",
+    "accelerate.commands.launch",
+    "--config_file",
+    str(PACKAGE / "rungs/two-cpu.yaml"),
+]
+TWO += ["-m", "sailrl_lite", "rl", "--steps", "1", "--set", "prompts=8", "--set", "engine.processes=2"]
+paths = os.pathsep.join([str(PACKAGE.parent), os.environ.get("PYTHONPATH", "")]).strip(os.pathsep)
+ended = subprocess.run(
+    [*TWO, "--quiet", "--out", str(WORK / "two")], capture_output=True, text=True, cwd=WORK,
+    env=os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
+)  # fmt: skip
+assert ended.returncode == 0, ended.stderr[-2000:]
+two = pd.read_csv(WORK / "two/metrics.csv")
+one_config = RLConfig(steps=1, prompts=8)
+train_rl(one_config, WORK / "one", bar=False)
+one = pd.read_csv(WORK / "one/metrics.csv")
+columns = ["reward", "answer", "judging", "groups/drawn", "tokens", "grad_norm"]
+display(pd.concat({"two processes": two, "one": one})[columns].droplevel(1).round(3))
+assert len(two) == 1 and (WORK / "two/policy/model.safetensors").is_file()
+assert two["groups/drawn"][0] >= 8  # all groups are counted, not those of one process
+
+# %% [markdown]
+# The two rows differ by luck, since two processes draw other random numbers than one. That they compute the
+# same *update* from the same rollouts is tested (`tests/test_processes.py`), with the rollouts held fixed.
+# ZeRO-3 and FSDP2 shard over such processes too, vLLM and verl have checks in environments of their own
+# (`make help` lists them); none of it says how fast a GPU is.
+#
+# ## 9. Traps
+# Each of these has cost somebody days, mostly since nothing failed aloud.
+#
+# **Cut prompts.** A limit of tokens that cuts a prompt cuts its picture's tokens. Here the model at least
+# says so; cut in the text after them, and the question is gone without a word. So nothing is ever cut here:
+# what is too long is left out, and told.
+
+# %%
+from sailrl_lite.training.data import Reader
+from sailrl_lite.training.models import encode_prompts
+
+question, picture = my_problem.question, my_problem.image
+inputs = dict(encode_prompts(processor, [question], [picture]))
+cut = {name: value[:, -10:] if name != "pixel_values" and name != "image_grid_thw" else value
+       for name, value in inputs.items()}  # fmt: skip
+try:
+    policy(**cut)
+    raise AssertionError("a cut picture went unnoticed")
+except ValueError as error:
+    print("the model:", error)
+tokens = inputs["input_ids"].shape[1]
+reader = Reader(processor, "max_prompt_tokens", tokens - 1)
+prompt = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": question}]}]
+print("here:     ", said(reader.check, {"prompt": prompt, "image": picture}, "problem angle-test-0"))
+
+# %% [markdown]
+# **A picture on its side.** Cameras store a turn as a note (EXIF) beside the pixels. Viewers follow it, the
+# image processor does not:
+
+# %%
+from PIL import Image
+
+from sailrl_lite.pictures import upright
+
+exif = Image.Exif()
+exif[0x0112] = 6  # "turn me by 90 degrees"
+picture.save(WORK / "turned.jpg", exif=exif, quality=95)
+picture.save(WORK / "plain.jpg", quality=95)
+turned, plain = Image.open(WORK / "turned.jpg"), Image.open(WORK / "plain.jpg")
+seen = [processor.image_processor(image, return_tensors="pt")["pixel_values"] for image in (turned, plain)]
+print("to the processor the two are", "the same" if torch.equal(*seen) else "different", turned.size)
+print("a person, and `upright`, see", upright(turned).size)
+assert torch.equal(*seen) and upright(turned).size == turned.size[::-1]
+
+# %% [markdown]
+# **A resume that restores nothing.** Weights on the hub have other names than the module's. With
+# `strict=False`, which is what the trainer's own resume does for such a model, none of them is loaded, and
+# the run goes on from whatever was there:
+
+# %%
+import copy
+
+from sailrl_lite.training.runs import restore_strictly
+
+lost = copy.deepcopy(policy)
+with torch.no_grad():
+    for weight in lost.parameters():
+        weight.zero_()
+found = lost.load_state_dict(load_file(SHIPPED / "model.safetensors"), strict=False)
+alive = sum(bool(weight.any()) for weight in lost.parameters())
+print(f"not strict: {len(found.missing_keys)} missing, {len(found.unexpected_keys)} not expected, "
+      f"{alive} of {len(shipped)} tensors restored, no error")  # fmt: skip
+restore_strictly(lost, str(SHIPPED))
+back = sum(torch.equal(weight, shipped[name]) for name, weight in lost.named_parameters())
+print(f"strict: {back} of {len(shipped)} restored")
+assert alive == 0 and back == len(shipped)
+
+# %% [markdown]
+# **Rewards of `None`, in TRL's log.** TRL leaves a `None` out of the baseline, as it should. But where all
+# reward functions say `None` (there is only one here) it also warns, with the whole row, for every rollout:
+
+# %%
+from trl import GRPOTrainer
+
+from sailrl_lite.training.data import rl_dataset
+from sailrl_lite.training.rl import grpo_config
+
+heard = []
+
+
+class Ear(logging.Handler):
+    def emit(self, record):
+        heard.append(record.getMessage())
+
+
+def one_without(completions, **columns):
+    return [None, *[1.0, 0.0, 0.0, 0.0]]
+
+
+args = grpo_config(RLConfig(prompts=1, updates=1, steps=1), WORK / "stock")
+stock = GRPOTrainer(load_policy(SHIPPED)[0], one_without, args, rl_dataset(1), processing_class=processor)
+stock.model.train()
+logger, ear = logging.getLogger("trl.trainer.grpo_trainer"), Ear()
+ours, logger.filters, propagates = logger.filters, [], logger.propagate
+logger.addHandler(ear)
+logger.propagate = False
+batch = stock._generate_and_score_completions([stock.train_dataset[0]] * 5)
+logger.removeHandler(ear)
+logger.filters, logger.propagate = ours, propagates
+print(f"TRL: {len(heard)} warning of {len(heard[0]):,} characters for 1 rollout without a verdict")
+print("advantages:", batch["advantages"].numpy().round(2))
+assert len(heard) == 1 and "None" in heard[0] and batch["advantages"][0] == 0
+record = logging.makeLogRecord({"name": logger.name, "msg": heard[0]})
+assert not logger.filter(record)  # the package keeps it out of the log, and counts `unscored` instead
+
+# %% [markdown]
+# A judge that is down for an hour would fill the disk with that.
+#
+# **Clipping that does nothing.** With one update a batch every ratio is 1 (notebook 07), so a clip range that
+# is tuned with care is decoration. Section 10 runs some steps with one update, and looks.
+#
+# **Settings that exclude each other.** Some pairs fail late, or train badly without failing. They are refused
+# before anything is loaded:
+
+# %%
+from sailrl_lite.config import EngineConfig, PolicyConfig
+from sailrl_lite.training.policies import check_policy
+from sailrl_lite.training.vllm import check_vllm
+
+full_16, four = PolicyConfig(dtype="bfloat16"), PolicyConfig(weights="4bit")
+print("- four bits and vLLM:", said(check_vllm, four, EngineConfig(sampler="vllm")))
+print("- four bits, sharded:", said(check_policy, four, EngineConfig(processes=8, sharding="zero3")))
+print("- all weights in bfloat16, not sharded:", said(check_policy, full_16, EngineConfig()))
+print("- verl without a limit:", said(export_verl, replace(exported, max_prompt_tokens=0), WORK / "no"))
+print("- training where verl should:", said(train_rl, config_of("paper", RLConfig), WORK / "no"))
+
+# %% [markdown]
+# ## 10. Watching a run
+# A run on 64 GPUs costs by the hour, so the question is not only how it ends but how early you can tell. What
+# to look at is the same on each rung, in `metrics.csv` (with verl in `rewards.csv` and its own log). First a
+# healthy run: the study's cascade, seed 0.
+
+# %%
+from sailrl_lite.study.logs import LOGS, read_log, read_logs
+
+healthy = read_log(LOGS / "cascade-0.json").metrics
+figures.learning_curves(healthy)
+plt.show()
+ends = healthy.iloc[[0, -1]][["reward", "content/nonzero", "truncated", "unscored", "tokens", "entropy"]]
+display(ends.round(3))
+assert healthy["reward"].iloc[-4:].mean() > healthy["reward"].iloc[:4].mean() + 0.1
+assert healthy["unscored"].max() == 0 and healthy["truncated"].max() < 0.05
+
+# %% [markdown]
+# None of the runs of the study broke down, so the sick ones have to be made. Four live runs of a few steps,
+# small ones, made to be looked at. `live` is what `train_rl` does, with any reward function and any policy.
+
+# %%
+from transformers.trainer_callback import PrinterCallback
+
+from sailrl_lite.training.callbacks import StopBetweenBatches, Watch
+from sailrl_lite.training.dapo import Dapo, DapoTrainer
+
+
+def live(name, reward, steps, start=None, **settings):
+    """The metrics of a short run, and why it stopped ("" if it came to its end)."""
+    config = RLConfig(**{"steps": steps, "prompts": 12, "epochs": 1, "seed": SEED} | settings)
+    trainee, folder = start or load_policy(SHIPPED)[0], WORK / name
+    folder.mkdir(exist_ok=True)
+    stop = StopBetweenBatches(config.updates, get_judge("exact"))
+    trainer = DapoTrainer(
+        trainee, reward, grpo_config(config, folder), rl_dataset(12 * steps), processing_class=processor,
+        callbacks=[Watch(folder, config.updates, (), bar=False), stop], dapo=Dapo(refills=0), stop=stop,
+    )  # fmt: skip
+    trainer.remove_callback(PrinterCallback)
+    trainer.train()
+    return pd.read_csv(folder / "metrics.csv"), stop.why
+
+
+exact = for_trl("cascade", get_judge("exact"))
+well, _ = live("well", exact, 4, updates=1)
+clipped = well["clip_ratio/region_mean"], healthy["clip_ratio/region_mean"]
+print(f"clipped tokens with one update a batch: {clipped[0].mean():.5f}, with two: {clipped[1].mean():.5f}")
+assert clipped[0].max() == 0 < clipped[1].mean()
+
+# %% [markdown]
+# **The judge dies.** From the third step on it gives no verdict. The trainer itself stops such a run once
+# more than half of the rollouts have none.
+
+
+# %%
+class Dying(Judge):
+    """The exact judge, until it has been asked often enough."""
+
+    name = "dying"
+
+    def __init__(self, calls):
+        self.inner, self.left = get_judge("exact"), calls
+
+    async def judge(self, cases, continuous=False, sample=0):
+        self.left -= 1
+        if self.left < 0:
+            return [NoVerdict("timeout")] * len(cases)
+        return await self.inner.judge(cases, continuous, sample)
+
+
+dead, why = live("dead", for_trl("thinking+answer", Dying(2)), 5)
+display(dead[["step", "reward", "unscored", "groups/informative"]].round(2))
+print("stopped:", why or "no: fewer than half are without a verdict")
+assert dead["unscored"].iloc[-1] > 0.2 and dead["unscored"].iloc[0] == 0
+
+# %% [markdown]
+# **A cold start.** The policy is bad at everything (here, the shipped one with noise in its weights, as if
+# SFT had been cut short), so hardly a rollout earns anything but for its format.
+
+# %%
+cold_policy, NOISE = load_policy(SHIPPED)[0], 0.45
+generator = torch.Generator().manual_seed(SEED)
+with torch.no_grad():
+    for weight in cold_policy.parameters():
+        if weight.dim() > 1:
+            weight += NOISE * weight.std() * torch.randn(weight.shape, generator=generator)
+cold, _ = live("cold", exact, 4, cold_policy)
+display(cold[["step", "reward", "format", "content/nonzero", "groups/informative"]].round(2))
+assert cold["content/nonzero"].mean() < 0.1
+
+# %% [markdown]
+# **Ever longer.** A reward that pays for length, on purpose; a lenient judge that likes detail does the same.
+
+
+# %%
+def pays_length(completion_ids, **columns):
+    return [min(1.0, len(ids) / 64) for ids in completion_ids]
+
+
+long, _ = live("long", pays_length, 9, learning_rate=1e-3, overlong="keep")
+display(long.iloc[::2][["step", "reward", "tokens", "truncated"]].round(2))
+assert long["tokens"].iloc[-3:].mean() > 1.3 * long["tokens"].iloc[:3].mean()
+
+# %% [markdown]
+# **Reward up, truth down.** For this one there is a log: the arm that is paid for thinking always. The reward
+# it is trained on nearly doubles. What the paper's reward would have said of the same responses falls.
+
+# %%
+always = read_log(LOGS / "always-think-0.json").metrics
+figures.use_style()
+figure, axes = plt.subplots(1, 4, figsize=(11, 2.7))
+panels = {
+    "the judge dies": (dead, {"unscored": RED, "reward": BLUE}),
+    "cold start": (cold, {"content/nonzero": RED, "reward": BLUE}),
+    "ever longer": (
+        long.assign(tokens=long["tokens"] / 64),
+        {"tokens": RED, "truncated": ORANGE},
+    ),
+    "reward up, truth down": (always, {"true_cascade": RED, "reward": BLUE}),
+}
+for axis, (title, (log, columns)) in zip(axes, panels.items(), strict=True):
+    for column, color in columns.items():
+        label = "tokens / 64" if column == "tokens" else column
+        axis.plot(log["step"], log[column], color=color, label=label, ls="-" if color == BLUE else "--", lw=2)
+    axis.set(title=title, xlabel="step", ylim=(-0.03, 1.03))
+    axis.legend(fontsize=8)
+plt.show()
+smooth = always[["reward", "true_cascade"]].rolling(8).mean()
+assert smooth["reward"].iloc[-1] > smooth["reward"].iloc[7] + 0.2
+assert smooth["true_cascade"].iloc[-1] < smooth["true_cascade"].iloc[7]
+
+# %% [markdown]
+# The last one cannot be seen from the reward. At full scale there is no exact truth; what there is are
+# proxies: trigger rate by label, a second judge on a sample, a benchmark every so many steps.
+#
+# ## 11. Rules for stopping
+# Simple rules on the mean of the last `w` steps, each with its reason. `alarms` says of each at which step it
+# fires first.
+
+
+# %%
+def alarms(log, w=4):
+    """Rule to the first step at which it fires. log: a row a step; w: steps that are averaged."""
+    first, last = log.iloc[:w].mean(numeric_only=True), log.rolling(w).mean(numeric_only=True)
+    missing = pd.Series(np.nan, log.index)  # a comparison with it is false
+    mode = last.get("trigger_rate", missing)
+    fires = {
+        "no verdicts": last.get("unscored", missing) > 0.2,
+        "cold start": last.get("content/nonzero", missing) < 0.1,
+        "too long": (last["truncated"] > 0.1) | (last["tokens"] > 1.5 * first["tokens"]),
+        "one mode": (mode < 0.05) | (mode > 0.95),
+        "few groups teach": last["groups/informative"] < 0.2 * last["groups/drawn"],
+        "no gain": last["reward"] < last["reward"].shift(2 * w) + 0.01,
+    }
+    return {rule: int(log["step"][when].iloc[0]) for rule, when in fires.items() if when.any()}
+
+
+sick = {"the judge dies": dead, "cold start": cold, "ever longer": long}
+for name, log in (sick | {"well": well, "healthy": healthy}).items():
+    print(f"{name}: {alarms(log, w=2 if len(log) < 10 else 4)}")
+assert "no verdicts" in alarms(dead, 2) and "cold start" in alarms(cold, 2) and "too long" in alarms(long, 2)
+assert not alarms(well, 2) and set(alarms(healthy)) <= {"no gain"}
+
+# %% [markdown]
+# A rule that finds what is sick is half of it. The other half is what it does to runs that are well. So let
+# each rule loose on every shipped log of RL, and count: how many runs it stops, how many steps that saves,
+# and how much reward and truth is lost by it (end of the run less the moment of the stop; negative is gain).
+
+# %%
+folders = [folder for folder in (LOGS, LOGS.parent / "regimes") if folder.is_dir()]
+logs = [log for folder in folders for log in read_logs(folder) if len(log.metrics)]
+
+
+def cost_of(n, log, w=4):
+    """(stopped at, steps saved, reward lost, truth lost) of a run that is stopped after step n."""
+    ends = [
+        log[name].iloc[-w:].mean() - log[name].iloc[n - w : n].mean() for name in ("reward", "true_cascade")
+    ]
+    return {"at step": n, "steps saved": len(log) - n, "reward lost": ends[0], "truth lost": ends[1]}
+
+
+stops = pd.DataFrame([
+    {"rule": rule, "arm": log.head["arm"]} | cost_of(n, log.metrics)
+    for log in logs for rule, n in alarms(log.metrics).items()
+])  # fmt: skip
+verdicts = stops.groupby("rule")[["at step", "steps saved", "reward lost", "truth lost"]].mean()
+verdicts.insert(0, "runs stopped", stops.groupby("rule").size())
+print(f"{len(logs)} runs, each of {min(len(log.metrics) for log in logs)} steps or more")
+display(verdicts.round(3))
+print("no run is stopped by:", ", ".join(sorted({"no verdicts", "cold start", "too long", "few groups teach"}
+                                                 - set(verdicts.index))))  # fmt: skip
+print("one mode:", stops.loc[stops["rule"] == "one mode", "arm"].value_counts().to_dict())
+assert "no verdicts" not in verdicts.index  # every one of these had its judge
+assert "always-think" in set(stops.loc[stops["rule"] == "one mode", "arm"])
+
+# %% [markdown]
+# An alarm should keep still on runs that are well, and those about verdicts and cold starts do. *One mode*
+# finds the arms that were built to have one, and those that a shortcut or hard problems alone drove to it; to
+# stop these costs reward, and whether it should have been stopped is for a person to say. *No gain* is
+# another kind of rule: it stops runs that are well, and trades the last of the gain for the steps. Is that
+# worth it? It hangs on the price of a step:
+
+# %%
+paper, gain = plans["paper"], verdicts.loc["no gain"]
+saved = gain["steps saved"] / (gain["at step"] + gain["steps saved"])
+gpu_hours = saved * paper.hours * paper.setup.gpus
+print(f"'no gain' stops {gain['runs stopped']:.0f} of {len(logs)} runs, saves {saved:.0%} of their steps and "
+      f"loses {gain['reward lost']:.3f} of reward;\nas large a share of the paper's rung is {gpu_hours:,.0f} "
+      "GPU hours")  # fmt: skip
+assert gain["reward lost"] > 0 and 0 < saved < 1  # it is not free
+
+# %% [markdown]
+# These logs are of runs of a few dozen steps; do not carry a threshold over to one of 800 without looking at
+# it again. What carries over is the method: try a rule on runs whose end you know before you give it a key.
+#
+# ## 12. Exercises
+# **Exercise 1 (easy).** All weights of a model of 8.3 billion parameters, AdamW, mixed precision, sharded
+# over GPUs of 24 GiB. How many GPUs do the *states* alone need?
+
+# %%
+gpus_for_states = None
+
+
+# %%
+def check_1(n):
+    if n is None:
+        return "Not yet: put a number in the place of None."
+    need = 16 * 8.3e9 / GIB
+    if n * 24 < need:
+        return f"Not yet: {n} GPUs have {n * 24} GiB, and the states are more. How many bytes a parameter?"
+    if (n - 1) * 24 >= need:
+        return "Not yet: fewer would do."
+    return f"Right: {need:.0f} GiB. And then there is no room yet for a single activation."
+
+
+print(check_1(gpus_for_states))
+
+# %% [markdown]
+# <details><summary>Solution</summary>
+#
+# ```python
+# gpus_for_states = -(-16 * 8.3e9 // (24 * 2**30))
+# ```
+# </details>
+#
+# **Exercise 2 (medium).** LoRA of the 7B policy on one L40S, with the values of the `single-gpu` rung. It
+# does not fit as it stands, with this share for vLLM. Change values (not to four bits, and not the model)
+# until it does.
+
+# %%
+my_values = {"engine.vllm_memory": "0.3"}
+
+
+# %%
+def check_2(values):
+    seven = {"checkpoint": "Qwen/Qwen2.5-VL-7B-Instruct"}
+    if "checkpoint" in values or values.get("policy.weights", "lora") != "lora":
+        return "Not yet: the same model, and LoRA."
+    try:
+        plan = plan_of("single-gpu", values=seven | values, assumed={"gpu": "L40S"})
+    except SailRLError as error:
+        return f"Not yet: {error}"
+    if plan.problem:
+        return f"Not yet: {plan.problem}"
+    return f"Right: {plan.memory.peak / GIB:.1f} GiB of {plan.gpu.memory / GIB:.1f} at most."
+
+
+print(check_2(my_values))
+
+# %% [markdown]
+# <details><summary>Hint</summary>
+#
+# What must vLLM's share hold at least, and what is left beside the frozen weights?
+# </details>
+#
+# <details><summary>Solution</summary>
+#
+# ```python
+# my_values = {"engine.vllm_memory": "0.45"}
+# ```
+# </details>
+#
+# **Exercise 3 (hard).** Write a rule that fires on each of the three sick runs, on the arm where truth falls
+# (its seeds 0 to 2), and on no run of the full system. It sees the columns that a run at full scale has, so
+# not those that begin with `true_`.
+
+
+# %%
+def my_rule(log):
+    """True where the run should be stopped. log: the metrics up to now, a row a step."""
+    return log["unscored"].iloc[-2:].mean() > 0.2 if "unscored" in log else False
+
+
+# %%
+def check_3(rule):
+    def fires(log):
+        seen = log.drop(columns=[name for name in log if name.startswith("true_")])
+        return any(rule(seen.iloc[:n]) for n in range(2, len(seen) + 1))
+
+    for name, log in sick.items():
+        if not fires(log):
+            return f"Not yet: it keeps still when this happens: {name}."
+    for log in logs:
+        arm, seed = log.head["arm"], log.head["seed"]
+        if arm == "always-think" and seed < 3 and not fires(log.metrics):
+            return (
+                f"Not yet: it keeps still on {arm}, seed {seed}. What does that policy do on easy questions?"
+            )
+        if arm == "cascade" and fires(log.metrics):
+            return f"Not yet: a false alarm on the full system, seed {seed}."
+    return "Right. And how many of the other runs does it stop?"
+
+
+print(check_3(my_rule))
+
+# %% [markdown]
+# <details><summary>Hint</summary>
+#
+# `trigger_direct` is the share of responses with a trace where none is needed.
+# </details>
+#
+# <details><summary>Solution</summary>
+#
+# ```python
+# def my_rule(log):
+#     first, last = log.iloc[:2].mean(numeric_only=True), log.iloc[-2:].mean(numeric_only=True)
+#     return bool(
+#         last.get("unscored", 0) > 0.2
+#         or last.get("content/nonzero", 1) < 0.1
+#         or last["tokens"] > 1.5 * first["tokens"] + 2
+#         or last.get("trigger_direct", 0) > 0.7
+#     )
+# ```
+# </details>
+#
+# ## Where to go next
+# - `sailrl-lite config show --rung NAME` prints every value and what it rests on; copy a rung's file and name
+#   it with `--rung mine.toml`.
+# - `sailrl-lite plan --rung NAME --gpus N --gpu TYPE` says what a run needs, or why it cannot fit.
+# - `python -m sailrl_lite.bench gpu` measures a rung's speed and memory where there is a GPU.
