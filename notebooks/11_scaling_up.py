@@ -933,8 +933,8 @@ def pays_length(completion_ids, **columns):
     return [min(1.0, len(ids) / 64) for ids in completion_ids]
 
 
-long, _ = live("long", pays_length, 9, learning_rate=1e-3, overlong="keep")
-display(long.iloc[::2][["step", "reward", "tokens", "truncated"]].round(2))
+long, _ = live("long", pays_length, 12, learning_rate=1e-3, overlong="keep")
+display(long.iloc[::3][["step", "reward", "tokens", "truncated"]].round(2))
 assert long["tokens"].iloc[-3:].mean() > 1.3 * long["tokens"].iloc[:3].mean()
 
 # %% [markdown]
@@ -993,7 +993,7 @@ def alarms(log, w=4):
 
 sick = {"the judge dies": dead, "cold start": cold, "ever longer": long}
 for name, log in (sick | {"well": well, "healthy": healthy}).items():
-    print(f"{name}: {alarms(log, w=2 if len(log) < 10 else 4)}")
+    print(f"{name}: {alarms(log, w=2 if len(log) < 20 else 4)}")
 assert "no verdicts" in alarms(dead, 2) and "cold start" in alarms(cold, 2) and "too long" in alarms(long, 2)
 assert not alarms(well, 2) and set(alarms(healthy)) <= {"no gain"}
 
