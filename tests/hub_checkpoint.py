@@ -95,7 +95,6 @@ def _tokenizer(kind: str) -> PreTrainedTokenizerFast:
 
 def _config(tokenizer: PreTrainedTokenizerFast, kind: str) -> Qwen2_5_VLConfig | Qwen3VLConfig:
     token = tokenizer.convert_tokens_to_ids
-    ends = {"bos_token_id": token("<|endoftext|>"), "eos_token_id": token("<|im_end|>")}
     rope = {"rope_type": "default", "rope_theta": 1000000.0}
     text = dict(
         vocab_size=len(tokenizer) + 20,  # the hub's are padded, too

@@ -50,3 +50,9 @@ def test_an_unknown_arm_of_a_map_is_named(tmp_path):
     file.write_text(REGIMES_FILE.read_text().replace('["slow-cascade", ', '["slow-cascad", '))
     with pytest.raises(SailRLError, match="there is no arm 'slow-cascad'; did you mean 'slow-cascade'"):
         load_maps(file)
+
+
+def test_the_shipped_maps_are_whole():
+    table = read_regimes()
+    assert set(table["map"]) == {chart.id for chart in load_maps()}
+    assert (table["seeds"] >= 2).all()
