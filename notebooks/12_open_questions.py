@@ -16,7 +16,7 @@
 #
 # A paper fixes a dozen numbers and moves on: $\alpha = 0.9$, no KL term, five rollouts, a filter on pass@4.
 # Was any of them needed? With 8 billion parameters and 64 GPUs nobody asks twice. In the micro-world a run
-# takes minutes, and the truth about every trace is known. Nine questions, with what was run, what came
+# takes minutes, and the truth about every trace is known. Ten questions, with what was run, what came
 # out, and what it does *not* say.
 #
 # **At the end you will know**
@@ -26,6 +26,7 @@
 # - how wrong labels and wrong judges push, and when a judge that errs can be *learnt*;
 # - whether the policy thinks because of the question or because of its words;
 # - how much of what RL gains is teaching, and how much only makes likelier what SFT knew;
+# - in which regime an effect appears, and what a shortcut does to reasoning here;
 # - what is still open, and how to run it.
 #
 # **Time:** about a minute on two CPU cores to run, forty minutes to read.
@@ -565,7 +566,58 @@ display(Markdown("\n".join(lines)))
 # good traces is another question, and the account of the paper does not answer it: it does not say at which
 # temperature its models were evaluated.
 #
-# ## 11. What is still open
+# ## 11. When does an effect appear?
+# The study has one regime: one teacher, one size, one learning rate. The paper's Figure 4 says that reasoning
+# *collapses* when answers alone are paid, and with this teacher it did not. So turn a knob at a time, with
+# seeds that no claim was judged by (`sailrl_lite/study/regimes.toml`). The first is the one the paper's
+# mechanism hangs on: a **shortcut**, a mark in the picture that tells the answer. The policy has learned to
+# read it; in RL it is there in half of the pictures, or in all of them; runs are five times as long.
+
+# %%
+from sailrl_lite.figures.regimes import regimes
+from sailrl_lite.study.logs import LOGS, evaluations, read_logs
+from sailrl_lite.study.measured import measured
+from sailrl_lite.study.regimes import read_regimes
+
+maps = read_regimes()
+shortcut = maps[maps["map"] == "collapse"]
+shortcut[["measure", "point", "a", "b", "effect", "ci_low", "ci_high", "seeds"]].round(1)
+
+# %% [markdown]
+# `a` is answer-only, `b` thinking+answer, in percent. Read the trigger rate first. With the mark in half of
+# the pictures the policies of both arms think about nearly everything, and their traces get better all the
+# time. With the mark in all of them both stop thinking: the answer can be read off, answer-only asks for no
+# trace, and thinking+answer takes a blank one as good (the label-free rule). Hardly a trace is left whose
+# consistency could sink, so its interval says nothing. Without the mark the bill comes: accuracy on plain
+# pictures. So here a shortcut does not corrupt reasoning, it makes reasoning *go away*, whichever of the two
+# rewards is paid.
+#
+# Is that what the numbers say? One row by hand, and the sentence as an assertion:
+
+# %%
+own = evaluations(read_logs(LOGS.with_name("regimes")))
+thinks = {}
+for share in ("half", "all"):
+    for arm in ("answer-only", "thinking-answer"):
+        thinks[share, arm] = measured(own, f"mark-{share}-{arm}", "trigger_rate", ["reasoning"], (), "marked")
+        print(f"mark in {share:4} of the pictures, {arm:16} thinks in", thinks[share, arm])
+
+by_hand = 100 * np.mean(list(thinks["half", "answer-only"].values()))
+row = shortcut[(shortcut["point"] == "0.5") & shortcut["measure"].str.startswith("trigger")].iloc[0]
+assert np.isclose(row["a"], by_hand)
+assert (
+    min(thinks["half", "answer-only"].values()) > 0.9 > 0.1 > max(thinks["all", "thinking-answer"].values())
+)
+
+# %% [markdown]
+# The other knobs: the teacher's slips, the learning rate, the size. In which panels do the two arms part?
+
+# %%
+regimes(results)
+plt.show()
+
+# %% [markdown]
+# ## 12. What is still open
 # Nine questions had runs. These had none, and each is an arm or two away:
 #
 # - the mix of STEM and general questions in RL (`families` in an arm);
@@ -578,7 +630,7 @@ display(Markdown("\n".join(lines)))
 # - seconds beside tokens;
 # - and the one that this world cannot answer: which of all this holds at thousands of times the size.
 #
-# ## 12. Exercises
+# ## 13. Exercises
 # **Exercise 1 (easy).** $\alpha = 0.5$, the right decision, the right answer, one of the three sub-rewards
 # failed, well formed. What does the cascade pay? And what if the same response is malformed?
 

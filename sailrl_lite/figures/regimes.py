@@ -1,42 +1,40 @@
-"""When an effect appears: differences of two arms against a knob of the regime."""
+"""When an effect appears: two arms against a knob of the regime."""
 
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
 from sailrl_lite.figures.results import Missing, Results
-from sailrl_lite.figures.style import BLUE, GREY, WIDTH, use_style
+from sailrl_lite.figures.style import BLUE, ORANGE, WIDTH, use_style
 from sailrl_lite.study.regimes import read_regimes
 
 
 def regimes(results: Results) -> Figure:
-    """A row a map, a panel a measure: the difference in points at each point of the knob, 95% intervals."""
+    """A row a map, a panel a measure: what both arms reach at each point of the knob, with 95% intervals."""
     table = read_regimes(results.folder)
     if table.empty:
         raise Missing("no regime has been run")
     use_style()
     maps = list(dict.fromkeys(table["map"]))
     columns = max(table.groupby("map")["measure"].nunique())
-    figure, axes = plt.subplots(len(maps), columns, figsize=(WIDTH, 1.75 * len(maps)), squeeze=False)
+    figure, axes = plt.subplots(len(maps), columns, figsize=(1.25 * WIDTH, 1.95 * len(maps)), squeeze=False)
     for row, name in zip(axes, maps, strict=True):
         part = table[table["map"] == name]
         measures = list(dict.fromkeys(part["measure"]))
         for axis, measure in zip(row, measures, strict=False):
             points = part[part["measure"] == measure]
-            bars = [points["effect"] - points["ci_low"], points["ci_high"] - points["effect"]]
-            axis.axhline(0, color=GREY, linewidth=0.8)
-            axis.errorbar(range(len(points)), points["effect"], yerr=bars, fmt="o", color=BLUE)
+            for arm, color, mark, shift in (("a", BLUE, "o", -0.08), ("b", ORANGE, "s", 0.08)):
+                middle = points[arm].to_numpy()
+                bars = [middle - points[f"{arm}_low"], points[f"{arm}_high"] - middle]
+                places = [k + shift for k in range(len(points))]
+                label = points[f"{arm}_is"].iloc[0]
+                axis.errorbar(places, middle, yerr=bars, fmt=mark, color=color, label=label)
             axis.set_xticks(range(len(points)), points["point"])
             axis.margins(x=0.35)
-            axis.set_xlabel(points["knob"].iloc[0])
-            axis.set_title(measure)
+            axis.set_ylim(max(-5, axis.get_ylim()[0]), min(105, axis.get_ylim()[1]))
+            axis.set_title(measure.replace(", ", ",\n"))
         for axis in row[len(measures) :]:
             axis.axis("off")
-        row[0].set_ylabel("points")
-        row[0].annotate(
-            part["title"].iloc[0],
-            (0, 1.28),
-            xycoords="axes fraction",
-            fontweight="bold",
-            annotation_clip=False,
-        )
+        row[0].set_ylabel(f"{part['title'].iloc[0]}\n\n%", fontweight="bold")
+        row[0].set_xlabel(part["knob"].iloc[0], loc="left")
+        row[-1].legend(*row[0].get_legend_handles_labels(), loc="upper left", bbox_to_anchor=(1.02, 1))
     return figure

@@ -15,22 +15,27 @@ from sailrl_lite.files import read_toml
 from sailrl_lite.study.arms import load_study
 from sailrl_lite.study.logs import LOGS, Log, evaluations, read_logs
 from sailrl_lite.study.measured import measured, scale
-from sailrl_lite.study.statistics import paired
+from sailrl_lite.study.statistics import interval, paired
 
 REGIMES_FILE = Path(__file__).with_name("regimes.toml")
-COLUMNS = ("map", "title", "knob", "point", "measure", "a", "b", "effect", "ci_low", "ci_high", "seeds")
+COLUMNS = (
+    "map", "title", "a_is", "b_is", "knob", "point", "measure",
+    "a", "a_low", "a_high", "b", "b_low", "b_high", "effect", "ci_low", "ci_high", "seeds",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Map:
-    """The difference of two arms, a - b, at each point of a knob.
+    """Two arms, and their difference a - b, at each point of a knob.
 
+    arms: what a and b are, in words.
     points: the knob's value, as text, to the arms a and b.
     show: the arguments of `measured` for each measure.
     """
 
     id: str
     title: str
+    arms: tuple[str, str]
     knob: str
     points: Mapping[str, tuple[str, str]]
     show: tuple[Mapping[str, Any], ...]
@@ -49,7 +54,8 @@ def load_maps(file: Path = REGIMES_FILE) -> list[Map]:
             if arm not in known:
                 raise SailRLError(f"map {entry['id']}: there is no arm {arm!r}; {suggest(arm, known)}")
         points = {point: (a, b) for point, (a, b) in entry["points"].items()}
-        maps.append(Map(**entry | {"points": points, "show": tuple(entry["show"])}))
+        given = {"points": points, "arms": tuple(entry["arms"]), "show": tuple(entry["show"])}
+        maps.append(Map(**entry | given))
     return maps
 
 
@@ -73,8 +79,8 @@ def regime_table(logs: Sequence[Log], maps: Sequence[Map]) -> pd.DataFrame:
 
     A single point is no map, and is left out.
 
-    a, b and effect (a - b, paired by seed, with its uncorrected 95% interval) are in points where they are
-    shares.
+    a, b and effect (a - b, paired by seed), each with its uncorrected 95% interval over the seeds that both
+    have, are in points where they are shares.
     """
     table = evaluations(logs)
     rows: list[tuple[Any, ...]] = []
@@ -86,9 +92,10 @@ def regime_table(logs: Sequence[Log], maps: Sequence[Map]) -> pd.DataFrame:
                 found = paired(ours, theirs)
                 if found.seeds < 2:
                     continue
-                both, factor = ours.keys() & theirs.keys(), scale(show["measure"])
-                means = [sum(values[seed] for seed in both) / len(both) for values in (ours, theirs)]
-                numbers = [factor * x for x in (*means, found.mean, found.low, found.high)]
-                line.append((chart.id, chart.title, chart.knob, point, name_of(show), *numbers, found.seeds))
+                both, factor = sorted(ours.keys() & theirs.keys()), scale(show["measure"])
+                levels = [x for arm in (ours, theirs) for x in interval([arm[seed] for seed in both])]
+                numbers = [factor * x for x in (*levels, found.mean, found.low, found.high)]
+                where = (chart.id, chart.title, *chart.arms, chart.knob, point, name_of(show))
+                line.append((*where, *numbers, found.seeds))
             rows += line if len(line) > 1 else []
     return pd.DataFrame(rows, columns=list(COLUMNS))

@@ -159,7 +159,7 @@ def _regimes_markdown(table: pd.DataFrame) -> str:
     for row in table.to_dict("records"):
         effect = f"{row['effect']:+.1f} ({row['ci_low']:+.1f} to {row['ci_high']:+.1f})"
         title = "" if row["title"] == last else row["title"]
-        both = (f"{row['a']:.1f}", f"{row['b']:.1f}")
+        both = (f"{row['a_is']} {row['a']:.1f}", f"{row['b_is']} {row['b']:.1f}")
         rows.append(
             (title, row["measure"], f"{row['knob']}: {row['point']}", *both, effect, str(row["seeds"]))
         )
