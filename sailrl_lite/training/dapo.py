@@ -20,6 +20,7 @@ import torch
 from PIL import Image
 from transformers import PreTrainedModel, set_seed
 from trl.data_utils import prepare_multimodal_messages
+from trl.models import prepare_deepspeed
 from trl.trainer.utils import add_fused_lm_head, pad, use_adapter
 
 from sailrl_lite.config import Clip, FilterOn, Overlong
@@ -139,8 +140,10 @@ class DapoTrainer(ResumableGRPOTrainer):
         self.reference = reference
         if reference and not hasattr(reference, "peft_config"):
             reference.eval().requires_grad_(False)
-            reference.to(self.accelerator.device)  # whole in every process, also where the policy is sharded
+            reference.to(self.accelerator.device)
             add_fused_lm_head(reference, temperature=self.temperature, outputs=("log_probs",))
+            if self.is_deepspeed_enabled:  # TRL's head takes every policy for a sharded one then
+                self.reference = prepare_deepspeed(reference, self.accelerator)
         self._whole: WholeCopy | None = None
         if is_sharded(self) and not self.use_vllm:
             self._whole = WholeCopy(self.model, self.accelerator.device)
