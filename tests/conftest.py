@@ -1,6 +1,7 @@
 """Settings for the whole test run, made before anything can import torch or open a window."""
 
 import os
+import signal
 
 # The first two keep OpenMP threads from spin-waiting on a busy machine; the rest: offline, quiet, no window.
 os.environ.update(
@@ -10,6 +11,9 @@ os.environ.update(
     TOKENIZERS_PARALLELISM="false",
     MPLBACKEND="Agg",
 )
+
+# A shell starts a background job deaf to Ctrl-C, and its children inherit that; some tests press it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 from hypothesis import settings
 
