@@ -12,12 +12,12 @@ os.environ.update(
     MPLBACKEND="Agg",
 )
 
-# A shell starts a background job deaf to Ctrl-C, and its children inherit that; some tests press it.
-signal.signal(signal.SIGINT, signal.default_int_handler)
-
 from hypothesis import settings
 
 # No deadline: on a shared machine a slow example says nothing about the code.
 settings.register_profile("local", deadline=None, max_examples=50)
 settings.register_profile("ci", deadline=None, max_examples=50, derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+# A shell starts a background job deaf to Ctrl-C, and its children inherit that; some tests press it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
