@@ -22,6 +22,7 @@ from sailrl_lite.rewards import REWARDS, Components
 from sailrl_lite.rewards.combinations import ALPHA
 from sailrl_lite.study.arms import load_study
 from sailrl_lite.study.logs import Log, write_log
+from sailrl_lite.study.regimes import REGIMES_FILE
 from sailrl_lite.study.registered import load_claims
 from sailrl_lite.world.problems import FAMILIES, make_problem
 
@@ -31,9 +32,9 @@ METRICS = (
 )  # fmt: skip
 
 
-def write_logs(folder, arms=None, seeds=2, steps=6):
+def write_logs(folder, arms=None, seeds=2, steps=6, study=None):
     """Logs of random numbers for arms of the study, in the shape in which the study writes them."""
-    study = load_study()
+    study = study or load_study()
     for arm in (study.arms[name] for name in arms or study.arms):
         for seed in range(seeds):
             rng = np.random.default_rng([*arm.name.encode(), seed])
@@ -63,7 +64,7 @@ def _row(rng, tests, family):
 
 def _write_responses(file, arm):
     """Three problems: only `always-think` overthinks, `sft` and `answer-only` reason badly on sums."""
-    file.parent.mkdir(exist_ok=True)
+    file.parent.mkdir(parents=True, exist_ok=True)
     rows = []
     for family in ("read_number", "color_of", "add"):
         problem = make_problem(family, 3, "test")
@@ -87,8 +88,9 @@ def _write_responses(file, arm):
 
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("logs")
+    folder = tmp_path_factory.mktemp("logs") / "study"
     write_logs(folder)
+    write_logs(folder.with_name("regimes"), study=load_study(REGIMES_FILE))
     return folder
 
 
