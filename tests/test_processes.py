@@ -260,5 +260,5 @@ def test_an_error_of_one_process_ends_all_in_one_line(tmp_path):
     began = time.time()
     done = launch(*command("rl", tmp_path / "run", 5, **TINY))
     assert done.returncode and time.time() - began < 200
-    (line,) = ours(done.stderr)
-    assert "already holds a run" in line
+    # Anywhere in a line: the processes and the launcher share one standard error.
+    assert done.stderr.count("already holds a run") == 1, done.stderr
