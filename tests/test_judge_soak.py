@@ -57,8 +57,7 @@ def test_two_thousand_rollouts_with_a_fifth_of_all_requests_at_fault(tmp_path):
     assert all(is_right(c, v) for c, v in zip(cases, found, strict=True) if isinstance(v, Verdict))
     assert len(missing) < 100  # three replies without a verdict in a row: 1 in about 2,000 calls
     scored = Counter((line["case"], *line["keys"]) for line in log if line["good"])
-    again = sum(scored.values()) - len(scored)  # on a busy machine a good reply may come after the time-out
-    assert again <= 5 and len(scored) >= 3 * (2000 - len(missing))
+    assert max(scored.values()) == 1 and sum(scored.values()) >= 3 * (2000 - len(missing))
     assert usage["calls"] > 1.15 * 6000
     print(f"\n{llm.ledger}; {usage['retries']:.0f} retries, p95 {usage['latency_p95']:.2f} s")
 

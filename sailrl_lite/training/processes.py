@@ -6,6 +6,7 @@ the first alone writes files, and goes on when the training is done.
 
 import functools
 import os
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -23,6 +24,7 @@ from sailrl_lite.errors import SailRLError
 
 _RUNGS = Path(__file__).resolve().parent.parent / "rungs"  # where the configurations of accelerate are
 PATIENCE = timedelta(minutes=30)  # for which a process waits for another: a judge may take its time
+_GRACE = 10  # seconds that a process has to say why it failed, before the others end
 Config = TypeVar("Config", SFTConfig, RLConfig)
 Rest = ParamSpec("Rest")
 T = TypeVar("T")
@@ -68,8 +70,11 @@ def in_all_processes(
             result = train(config, out, *args, **kwargs)
             distributed.barrier()
         except BaseException as error:
-            # What others raise now comes of it: a process that they wait for is gone.
-            if distributed.distributed_c10d._get_default_store().add("sailrl_lite/failed", 1) > 1:
+            # A SystemExit is of `first_does`, whose first process tells the error. After one process has
+            # failed, what others raise comes of it: a process that they wait for is gone.
+            follows = isinstance(error, SystemExit)
+            if follows or distributed.distributed_c10d._get_default_store().add("sailrl_lite/failed", 1) > 1:
+                time.sleep(_GRACE)  # the launcher kills all when one ends: the one that tells must end first
                 raise SystemExit(2) from error
             raise
         first = index() == 0
