@@ -15,6 +15,7 @@ from sailrl_lite.world.teacher import Noise
 _DATA = Path(__file__).resolve().parent.parent / "data"
 SHIPPED, SHIPPED_JUDGE = _DATA / "micro-sft", _DATA / "micro-judge"
 Clip = Literal["asymmetric", "adaptive"]
+CLIP_LOW, CLIP_HIGH = 0.20, 0.28  # the paper's range (appendix A.2)
 FilterOn = Literal["total", "content"]
 Overlong = Literal["mask", "keep"]
 Scale = Literal["none", "group"]
@@ -303,6 +304,11 @@ class RLConfig(Settings):
         low, high = self.pass_low, self.pass_high
         if low is not None and high is not None and low >= high:
             raise SailRLError(f"pass_low must be less than pass_high, not {low} and {high}")
+
+    @property
+    def problems(self) -> int:
+        """How many problems a run sees, each `epochs` times."""
+        return -(-self.steps // self.epochs) * self.prompts
 
     @property
     def filtered(self) -> bool:

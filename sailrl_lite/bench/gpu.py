@@ -30,6 +30,7 @@ from sailrl_lite.plan.memory import memory
 from sailrl_lite.plan.setup import Setup, rl_setup, sft_setup
 from sailrl_lite.plan.shapes import read_shape
 from sailrl_lite.plan.work import operations, seconds
+from sailrl_lite.text import markdown
 
 # Seconds that a part may take; their sum stays under ten minutes.
 LIMITS = {"policy": 90, "sft": 100, "rl-vllm": 250, "rl-transformers": 140}
@@ -159,18 +160,11 @@ def gpu_named(device: str) -> Gpu | None:
     return fitting[0] if fitting else None
 
 
-def markdown(table: pd.DataFrame) -> str:
-    """The table as Markdown."""
-    lines = [" | ".join(table.columns), " | ".join("---" for _ in table.columns)]
-    lines += [" | ".join(map(str, row)) for row in table.itertuples(index=False)]
-    return "".join(f"| {line} |\n" for line in lines)
-
-
 def main(dry_run: bool = False, out: Path = Path("runs/gpu.csv")) -> None:
     """Measure, write `out` and the same as Markdown beside it, and print that."""
     table = measure_all(dry_run)
     write_text(out, table.to_csv(index=False))
-    text = markdown(table)
+    text = markdown(table.columns, table.astype(str).itertuples(index=False)) + "\n"
     write_text(out.with_suffix(".md"), text)
     print(text)
     print(f"table: {out}, {out.with_suffix('.md')}")

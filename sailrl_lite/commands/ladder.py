@@ -14,6 +14,7 @@ from sailrl_lite.commands.options import (
 from sailrl_lite.config import EvaluateConfig, RLConfig
 from sailrl_lite.errors import SailRLError
 from sailrl_lite.rungs import SECTIONS, origins, read_rung
+from sailrl_lite.text import columns
 
 # -------------------- config show
 
@@ -34,10 +35,7 @@ def run_config_show(args: argparse.Namespace) -> int:
     rung, kind, said = read_rung(args.rung), SECTIONS[args.section], given(args)
     rows = [(name, _shown(value), source, why) for name, value, source, why in origins(rung, kind, said)]
     print(f"# {rung.name}: {rung.about}")
-    widths = [max(len(row[k]) for row in rows) for k in range(3)]
-    for row in rows:
-        line = "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=False))
-        print(f"{line}  {row[3]}".rstrip())
+    print(columns(rows))
     return 0
 
 

@@ -45,16 +45,15 @@ def add_run_options(
 
 
 def add_rung_options(parser: argparse.ArgumentParser, config: type[Settings]) -> None:
+    add_values_of_rung(parser, f"another value of: {', '.join(config().flat())}")
+
+
+def add_values_of_rung(parser: argparse.ArgumentParser, settings: str) -> None:
+    """--rung, and --set, of which `settings` says what it can set."""
     parser.add_argument(
         "--rung", default="preview", help=f"of the ladder: {', '.join(RUNGS)}, or a .toml file of your own"
     )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help=f"another value of: {', '.join(config().flat())}",
-    )
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help=settings)
 
 
 def add_quiet(parser: argparse.ArgumentParser) -> None:

@@ -3,14 +3,14 @@
 import argparse
 import json
 
-from sailrl_lite.commands.options import Subparsers, add_parser, read_settings
+from sailrl_lite.commands.options import Subparsers, add_parser, add_values_of_rung, read_settings
 from sailrl_lite.config import PlanConfig, RLConfig, SFTConfig
 from sailrl_lite.errors import SailRLError, suggest
 from sailrl_lite.plan.estimate import Plan, make_plan, refuse, shape_for
 from sailrl_lite.plan.published import compare, comparison_table
 from sailrl_lite.plan.remedies import remedies
 from sailrl_lite.plan.report import table
-from sailrl_lite.rungs import RUNGS, config_of, read_rung
+from sailrl_lite.rungs import config_of, read_rung
 from sailrl_lite.settings import Settings
 
 _KINDS: dict[str, type[Settings]] = {"sft": SFTConfig, "rl": RLConfig, "plan": PlanConfig}
@@ -21,19 +21,12 @@ def add_plan(subparsers: Subparsers) -> None:
         subparsers, "plan", "say what a run needs: memory, tokens, operations, hours, judge, disk",
         "A plan that cannot fit is refused with status 2 and one line that says what would fit.",
     )  # fmt: skip
-    parser.add_argument(
-        "--rung", default="preview", help=f"of the ladder: {', '.join(RUNGS)}, or a .toml file of your own"
+    add_values_of_rung(
+        parser, "another value: sft.KEY, rl.KEY or plan.KEY; without that, of every stage that has KEY"
     )
     parser.add_argument("--gpus", type=int, help="how many train (default: the rung's)")
     parser.add_argument("--gpu", help="their type (default: the rung's)")
     parser.add_argument("--stage", choices=("sft", "rl", "both"), default="both", help="of the training")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="another value: sft.KEY, rl.KEY or plan.KEY; without that, of every stage that has KEY",
-    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument(
         "--check", action="store_true", help="compare with published runs, and show the errors"

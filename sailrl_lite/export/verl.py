@@ -15,7 +15,7 @@ from typing import Any
 
 from sailrl_lite.config import RLConfig
 from sailrl_lite.errors import SailRLError
-from sailrl_lite.export.verl_rows import curated_rows, micro_rows, wanted_rows, write_verl
+from sailrl_lite.export.verl_rows import curated_rows, micro_rows, write_verl
 from sailrl_lite.export.verl_values import Plan, plan_verl, refuse
 from sailrl_lite.files import write_text
 from sailrl_lite.judges.specs import get_endpoint, read_spec
@@ -38,7 +38,7 @@ def export_verl(config: RLConfig, out: Path) -> Plan:
     if config.data:
         count, train, test = curated_rows(config)
     else:
-        count, (train, test) = wanted_rows(config), micro_rows(config)
+        count, (train, test) = config.problems, micro_rows(config)
     plan = plan_verl(config, count)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)

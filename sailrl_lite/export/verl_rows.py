@@ -32,15 +32,10 @@ _INFO = [
 ]  # fmt: skip
 
 
-def wanted_rows(config: RLConfig) -> int:
-    """Training rows of a run that sees each `epochs` times."""
-    return -(-config.steps // config.epochs) * config.prompts
-
-
 def micro_rows(config: RLConfig) -> tuple[Iterator[dict[str, Any]], Iterator[dict[str, Any]]]:
     """Rows of the micro-world to train and to validate on; the first are those of a run by TRL."""
     families = config.families or tuple(FAMILIES)
-    drawn = rl_dataset(wanted_rows(config), families, config.shortcut, config.label_noise)
+    drawn = rl_dataset(config.problems, families, config.shortcut, config.label_noise)
 
     def train() -> Iterator[dict[str, Any]]:
         for k in range(len(drawn)):
@@ -77,8 +72,8 @@ def curated_rows(config: RLConfig) -> tuple[int, Iterator[dict[str, Any]], Itera
     for split, option in (("train", "without --test 1"), ("test", "with --test 0.01")):
         if not places[split]:
             raise SailRLError(f"{file} has no labelled row in its {split} split; curate it {option}")
-    if len(places["train"]) > (wanted := wanted_rows(config)):
-        places["train"] = random.Random(f"verl/{config.seed}").sample(places["train"], wanted)
+    if len(places["train"]) > config.problems:
+        places["train"] = random.Random(f"verl/{config.seed}").sample(places["train"], config.problems)
 
     def chosen(split: str) -> Iterator[dict[str, Any]]:
         asked = set(places[split])

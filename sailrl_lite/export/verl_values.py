@@ -4,14 +4,13 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from sailrl_lite.config import RLConfig, checkpoint_of
+from sailrl_lite.config import CLIP_HIGH, CLIP_LOW, RLConfig, checkpoint_of
 from sailrl_lite.errors import SailRLError
 from sailrl_lite.judges.specs import read_spec
 from sailrl_lite.rewards import get_reward
 from sailrl_lite.rewards.combinations import Anneal
 
 NODE = 8  # GPUs of one machine
-CLIP_LOW, CLIP_HIGH = 0.20, 0.28
 _ACTOR, _ROLLOUT, _REF = (f"actor_rollout_ref.{part}" for part in ("actor", "rollout", "ref"))
 _MODEL, _REWARD = "actor_rollout_ref.model", "reward.custom_reward_function"
 

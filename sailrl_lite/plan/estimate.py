@@ -96,7 +96,6 @@ def make_plan(config: Config, assumed: PlanConfig, shape: Shape) -> Plan:
     config.check()
     assumed.check()
     gpu = get_gpu(assumed.gpu)
-    rl = isinstance(config, RLConfig)
     setup = (
         rl_setup(config, assumed, shape)
         if isinstance(config, RLConfig)
@@ -111,7 +110,7 @@ def make_plan(config: Config, assumed: PlanConfig, shape: Shape) -> Plan:
         seconds(setup, gpu),
         judging(config, assumed, setup.draws) if isinstance(config, RLConfig) else None,
         disk(config, assumed, setup),
-        _problem(needed, gpu, "rl" if rl else "sft"),
+        _problem(needed, gpu, setup.stage),
     )  # fmt: skip
 
 

@@ -10,10 +10,10 @@ from sailrl_lite.config import SHIPPED
 from sailrl_lite.files import read_toml
 from sailrl_lite.plan.hardware import GIB, Gpu, get_gpu
 from sailrl_lite.plan.memory import memory
-from sailrl_lite.plan.report import columns
 from sailrl_lite.plan.setup import Setup
 from sailrl_lite.plan.shapes import read_shape
 from sailrl_lite.plan.work import seconds
+from sailrl_lite.text import columns
 
 _COUNTS = (1, 2, 4, 8, 16, 32, 64, 128)
 
@@ -112,7 +112,7 @@ def comparison_table(rows: Sequence[Compared]) -> str:
         )
         for row in rows
     ]
-    text = columns(("run", "figure", "published", "planned", "error", "role", "source"), lines)
+    text = columns([("run", "figure", "published", "planned", "error", "role", "source"), *lines])
     means = []
     for figure in ("GiB", "GPUs", "seconds"):
         errors = [abs(row.error) for row in rows if row.figure == figure and row.role == "tested"]

@@ -1,6 +1,5 @@
 """A plan as text."""
 
-from collections.abc import Sequence
 from dataclasses import asdict
 
 from sailrl_lite.plan.estimate import Plan
@@ -48,16 +47,6 @@ def table(plan: Plan) -> str:
         "for a layer and pass; no waiting for the judge",
     ]
     return "\n".join(lines)
-
-
-def columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Rows under a header, each column as wide as it must be."""
-    every = [header, *rows]
-    widths = [max(len(row[k]) for row in every) for k in range(len(header))]
-    return "\n".join(
-        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
-        for row in every
-    )
 
 
 def _work(operations: Work, seconds: Work) -> list[str]:

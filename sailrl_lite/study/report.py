@@ -4,7 +4,7 @@ import csv
 import io
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -19,6 +19,7 @@ from sailrl_lite.study.measured import measured, scale
 from sailrl_lite.study.regimes import read_regimes
 from sailrl_lite.study.registered import load_claims
 from sailrl_lite.study.statistics import interval
+from sailrl_lite.text import markdown
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CLAIMS, README = ROOT / "data" / "claims.csv", ROOT / "README.md"
@@ -85,7 +86,7 @@ def claims_markdown(table: pd.DataFrame) -> str:
         rows.append((place, row["statement"], row["reported"], ours, *tested))
         last = row["artifact"]
     head = ("", "claim", "reported", "ours (95%)", "seeds", "adjusted p", "verdict", "why")
-    return f"{summary}\n\n{_markdown(head, rows)}"
+    return f"{summary}\n\n{markdown(head, rows)}"
 
 
 def _power(table: pd.DataFrame) -> str:
@@ -110,7 +111,7 @@ def arms_markdown(logs: Sequence[Log]) -> str:
     for group, arms in study.groups.items():
         rows = [{"arm": arm} | rows_of[arm] for arm in arms if rows_of[arm]]
         if rows:
-            parts.append(f"## {group}\n\n{_markdown(rows[0], [tuple(row.values()) for row in rows])}")
+            parts.append(f"## {group}\n\n{markdown(rows[0], [tuple(row.values()) for row in rows])}")
     return "\n\n".join(parts) or "No runs yet."
 
 
@@ -151,7 +152,7 @@ def _open_markdown(table: pd.DataFrame) -> str:
         value = f"{row['value']} ({row['ci_low']} to {row['ci_high']})" if row["ci_low"] else row["value"]
         rows.append((question, row["measure"], row["arm"], value, row["seeds"], row["says"]))
         last = row["question"]
-    return _markdown(("question", "measure", "arm", "value (95%)", "seeds", "what it says"), rows)
+    return markdown(("question", "measure", "arm", "value (95%)", "seeds", "what it says"), rows)
 
 
 def _regimes_markdown(table: pd.DataFrame) -> str:
@@ -164,18 +165,12 @@ def _regimes_markdown(table: pd.DataFrame) -> str:
             (title, row["measure"], f"{row['knob']}: {row['point']}", *both, effect, str(row["seeds"]))
         )
         last = row["title"]
-    return _markdown(("map", "measure", "at", "a", "b", "a - b (95%)", "seeds"), rows)
+    return markdown(("map", "measure", "at", "a", "b", "a - b (95%)", "seeds"), rows)
 
 
 def _place(artifact: str) -> str:
     """table10 as Table 10."""
     return artifact.replace("table", "Table ").replace("figure", "Figure ")
-
-
-def _markdown(head: Iterable[str], rows: Iterable[Sequence[str]]) -> str:
-    head = list(head)
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def _csv(table: pd.DataFrame) -> str:

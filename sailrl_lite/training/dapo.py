@@ -23,7 +23,7 @@ from trl.data_utils import prepare_multimodal_messages
 from trl.models import prepare_deepspeed
 from trl.trainer.utils import add_fused_lm_head, pad, use_adapter
 
-from sailrl_lite.config import Clip, FilterOn, Overlong
+from sailrl_lite.config import CLIP_HIGH, CLIP_LOW, Clip, FilterOn, Overlong
 from sailrl_lite.files import write_text
 from sailrl_lite.training import rollout, shared_prompt, vllm
 from sailrl_lite.training.callbacks import StopBetweenBatches
@@ -35,7 +35,6 @@ from sailrl_lite.training.sharded import WholeCopy, is_sharded
 logging.getLogger("trl.trainer.grpo_trainer").addFilter(
     lambda record: "All reward functions returned None" not in record.getMessage()
 )
-CLIP_LOW, CLIP_HIGH = 0.20, 0.28  # the paper's range
 _SMALLEST = 1e-6  # difference of rewards that is no rounding
 _CLIP_FILE = "clip.json"
 

@@ -17,6 +17,7 @@ from sailrl_lite.config import JudgeConfig, checkpoint_of
 from sailrl_lite.files import write_text
 from sailrl_lite.judges.learned import LearnedJudge, encode, labels_of, statements_of
 from sailrl_lite.judges.protocol import DIMENSIONS, Case, Verdict
+from sailrl_lite.text import markdown
 from sailrl_lite.training.data import numbered
 from sailrl_lite.training.models import MicroProcessor, load_checkpoint, save_checkpoint
 from sailrl_lite.training.runs import claim_folder
@@ -128,8 +129,7 @@ def _card(config: JudgeConfig, parameters: int, measured: pd.DataFrame) -> str:
     rows = [
         [name, *(f"{value:.3f}" for value in values)] for name, *values in measured.itertuples(index=False)
     ]
-    lines = [list(measured.columns), ["---"] * len(measured.columns), *rows]
-    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    table = markdown(measured.columns, rows)
     return f"""---
 license: apache-2.0
 library_name: transformers

@@ -70,7 +70,7 @@ def _train(
     check_data(config.data)
     judge = get_judge(config.judge)
     policy, processor = load_policy(checkpoint_of(config), config.policy, train=True, seed=config.seed)
-    rows = -(-config.steps // config.epochs) * config.prompts
+    rows = config.problems
     reader = Reader(processor, "max_prompt_tokens", config.max_prompt_tokens)
     if config.data:
         problems = curated_dataset(
