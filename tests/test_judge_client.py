@@ -343,6 +343,22 @@ def test_with_a_dead_endpoint_the_whole_batch_takes_no_longer_than_one_call(capl
     assert not [r for r in caplog.records if r.levelno >= logging.WARNING]
 
 
+def test_calls_that_are_given_up_together_say_the_same():
+    """Which of them is heard first depends on the load of the machine."""
+
+    async def ask_all(client):
+        asked = [[{"role": "user", "content": f"case {k}: how many?"}] for k in range(20)]
+        return await asyncio.gather(
+            *(client.ask(a, {"type": "object"}) for a in asked), return_exceptions=True
+        )
+
+    with JudgeServer(lambda number, request: faults()["hang"]) as server:
+        found = asyncio.run(ask_all(ChatClient(Endpoint("m", server.url, cache=None, patience=0.3))))
+    raised = [str(error) for error in found if isinstance(error, SailRLError)]
+    assert len(raised) == 5  # of the 20, those from the sixteenth on
+    assert all("has answered none of 16 calls" in text for text in raised)
+
+
 def _simple():
     """Messages and a schema that the server's `right` can read."""
     schema = {"type": "object", "properties": {"logic": {"type": "boolean"}}}

@@ -48,7 +48,7 @@ def is_right(case, verdict):
 def test_two_thousand_rollouts_with_a_fifth_of_all_requests_at_fault(tmp_path):
     cases = rollouts(2000)
     with ServerProcess("one in five", tmp_path) as server:
-        llm = new_judge(server.url, tmp_path / "cache", timeout=3)
+        llm = new_judge(server.url, tmp_path / "cache", timeout=8)
         found = asyncio.run(llm.judge(cases))
         log = server.log()
     usage, missing = llm.usage(), [v for v in found if isinstance(v, NoVerdict)]

@@ -151,7 +151,8 @@ class ChatClient:
             raise found
         if not isinstance(found, Failure):
             return found
-        self._lost, self._last = self._lost + 1, found.detail
+        # Others may be given up in the moment that it takes to stop: the count ends at the limit.
+        self._lost, self._last = min(self._lost + 1, LOST), found.detail
         if self._lost >= LOST:
             self.check_answered()
         return NoVerdict(found.cause, found.detail)
