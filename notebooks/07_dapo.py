@@ -811,6 +811,6 @@ print(check_3(my_loss))
 # </details>
 #
 # ## Where to go next
-# - `sailrl_lite/training/dapo.py` is all of this in one file; `sailrl-lite rl --set clip=adaptive --set
+# - `sailrl_lite/training/dapo.py` is all of this; `sailrl-lite rl --set clip=adaptive --set
 #   scale=group` runs the variants.
 # - Notebook 06 is about what goes *into* the algorithm: why the reward is a product.

@@ -27,6 +27,7 @@ from sailrl_lite.training.callbacks import StopBetweenBatches
 from sailrl_lite.training.dapo import CLIP_HIGH, CLIP_LOW, Dapo, DapoTrainer, group_advantages, has_spread
 from sailrl_lite.training.data import rl_dataset
 from sailrl_lite.training.models import build_policy, build_processor, load_checkpoint, save_checkpoint
+from sailrl_lite.training.packing import Group, Row, in_updates, rows_with_gradient
 from sailrl_lite.training.rl import train_rl
 from sailrl_lite.training.runs import Interrupted, claim_folder, last_checkpoint
 from sailrl_lite.world.problems import make_problem
@@ -61,6 +62,41 @@ def test_scaling_divides_by_the_deviation_of_those_that_have_a_verdict():
 def test_spread_passes_over_missing_verdicts():
     rewards = torch.tensor([[1.0, 0.0], [0.3, 0.3], [0.3, NAN], [NAN, NAN]])
     assert has_spread(rewards).tolist() == [True, False, False, False]
+
+
+# ---- from groups to updates
+
+
+def group_of(advantages, trained=None, informative=True):
+    wanted = [True] * len(advantages) if trained is None else trained
+    ids = [[7, 8]] * len(advantages)
+    return Group([1], {}, ids, None, torch.tensor(advantages), torch.tensor(wanted), informative)
+
+
+def test_only_rows_that_move_the_policy_are_trained_on_and_with_kl_all_that_count():
+    groups = [
+        group_of([0.5, -0.5, 0.0], [True, False, True]),
+        group_of([0.2, -0.2, 0.0], informative=False),
+    ]
+    assert rows_with_gradient(groups, all_trained=False) == [Row(0, 0, 0.5, True)]
+    assert [row[:3] for row in rows_with_gradient(groups, all_trained=True)] == [
+        (0, 0, 0.5), (0, 2, 0.0), (1, 0, 0.0), (1, 1, 0.0), (1, 2, 0.0)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("updates, pieces", [(1, 1), (2, 1), (2, 2), (3, 2), (4, 3)])
+@pytest.mark.parametrize("spare", [0, 1])
+def test_updates_hold_every_row_once_and_are_filled_up_with_rows_of_no_weight(updates, pieces, spare):
+    groups = [group_of([0.5, -0.5, 0.25, -0.25, 0.0]) for _ in range(4)]
+    rows = rows_with_gradient(groups, all_trained=False)
+    size = -(-len(rows) // updates) + spare  # more, where another process has more rows
+    ordered = in_updates(rows, groups, updates, size, pieces)
+    assert sorted(row for row in ordered if row.real) == rows
+    assert all(row.advantage == 0 for row in ordered if not row.real)
+    each = size + -size % pieces
+    assert len(ordered) == updates * each and each % pieces == 0
+    places = [{k // each for k, row in enumerate(ordered) if row.real and row.group == i} for i in range(4)]
+    assert sum(len(held) - 1 for held in places) <= updates - 1  # groups that are cut
 
 
 # ---- one generation batch of the trainer

@@ -11,7 +11,6 @@ import json
 import logging
 from collections import Counter
 from dataclasses import dataclass
-from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from sailrl_lite.config import CLIP_HIGH, CLIP_LOW, Clip, FilterOn, Overlong
 from sailrl_lite.files import write_text
 from sailrl_lite.training import rollout, shared_prompt, vllm
 from sailrl_lite.training.callbacks import StopBetweenBatches
+from sailrl_lite.training.packing import SMALLEST, Group, in_updates, rows_with_gradient, tensors
 from sailrl_lite.training.policies import REFERENCE
 from sailrl_lite.training.resume import ResumableGRPOTrainer
 from sailrl_lite.training.sharded import WholeCopy, is_sharded
@@ -35,7 +35,6 @@ from sailrl_lite.training.sharded import WholeCopy, is_sharded
 logging.getLogger("trl.trainer.grpo_trainer").addFilter(
     lambda record: "All reward functions returned None" not in record.getMessage()
 )
-_SMALLEST = 1e-6  # difference of rewards that is no rounding
 _CLIP_FILE = "clip.json"
 
 
@@ -64,20 +63,6 @@ class Dapo:
     kl: float = 0.0
     kl_rows: int = 32
     max_unscored: float = 0.5
-
-
-@dataclass(frozen=True)
-class Group:
-    """The rollouts of one prompt. G is their number."""
-
-    prompt_ids: list[int]
-    picture: dict[str, torch.Tensor]
-    ids: list[list[int]]
-    logps: list[list[float]] | None
-    advantages: torch.Tensor  # (G,), 0 where there is no verdict
-    trained: torch.Tensor  # (G,) bool: the row counts in the loss
-    informative: bool
-    sampled: list[list[float]] | None = None  # log-probabilities under vLLM, where it drew them
 
 
 def group_advantages(rewards: torch.Tensor, scale: bool = False) -> torch.Tensor:
@@ -110,7 +95,7 @@ def has_spread(rewards: torch.Tensor) -> torch.Tensor:
     known = rewards.isfinite()
     low = rewards.masked_fill(~known, torch.inf).amin(1)
     high = rewards.masked_fill(~known, -torch.inf).amax(1)
-    return high - low > _SMALLEST
+    return high - low > SMALLEST
 
 
 class DapoTrainer(ResumableGRPOTrainer):
@@ -296,45 +281,29 @@ class DapoTrainer(ResumableGRPOTrainer):
         The loss divides by `num_items_in_batch`, which counts the tokens of all rows of these groups, the
         dropped ones included, so that dropping them changes the time of a step and not its gradient.
         """
-        # Whole groups take a random order, and no more than one is cut between two updates.
         generator = torch.Generator().manual_seed(self._seed(0) + 2)
         groups = [groups[k] for k in torch.randperm(len(groups), generator=generator)]
-        rows = [
-            (i, k, float(g.advantages[k]) if g.informative else 0.0, True)
-            for i, g in enumerate(groups)
-            for k in range(len(g.ids))
-            if g.trained[k] and (self.beta or (g.informative and abs(g.advantages[k]) > _SMALLEST))
-        ]
-        tokens = sum(len(g.ids[k]) for g in groups for k in range(len(g.ids)) if g.trained[k])
+        rows = rows_with_gradient(groups, all_trained=bool(self.beta))
         pieces = self.args.gradient_accumulation_steps
         updates = self.args.steps_per_generation // pieces
-        # No update may be empty, and all of a batch are of one size, in all processes: fill up with rows of
-        # weight 0.
-        blank = [(i, k, 0.0, False) for i, g in enumerate(groups) for k in range(len(g.ids))]
-        blank = blank[: self._largest(updates * max(1, -(-len(rows) // updates))) - len(rows)]
-        ordered = sorted(rows + blank)
-        # So too the pieces of each update, from its own rows: these stay what they are undivided.
-        size = len(ordered) // updates
-        parts = [ordered[k : k + size] for k in range(0, len(ordered), size)]
-        ordered = [
-            row
-            for part in parts
-            for row in sorted(part + [(i, k, 0.0, False) for i, k, *_ in islice(cycle(part), -size % pieces)])
-        ]
-        filled = [(groups[i], k, weight) for i, k, weight, _ in ordered]
+        # No update may be empty, and all are of one size, in all processes.
+        size = self._largest(max(1, -(-len(rows) // updates)))
+        ordered = in_updates(rows, groups, updates, size, pieces)
+        filled = [(groups[row.group], row.rollout) for row in ordered]
+        tokens = sum(len(g.ids[k]) for g in groups for k in range(len(g.ids)) if g.trained[k])
 
-        batch = self._tensors([(g.prompt_ids, g.picture, g.ids[k]) for g, k, _ in filled])
+        batch = self._tensors(filled)
         device = self.accelerator.device
-        batch["advantages"] = torch.tensor([weight for _, _, weight in filled], device=device)
+        batch["advantages"] = torch.tensor([row.advantage for row in ordered], device=device)
         counted = torch.tensor(float(tokens), device=device)
         batch["num_items_in_batch"] = self.accelerator.gather(counted).sum()
-        logps = [g.logps[k] for g, k, _ in filled if g.logps]
+        logps = [g.logps[k] for g, k in filled if g.logps]
         if logps:
             batch["old_per_token_logps"] = self._padded(logps)
         else:
             with torch.no_grad():
                 batch["old_per_token_logps"] = self._logps(self.model, batch)
-        sampled = [g.sampled[k] for g, k, _ in filled if g.sampled]
+        sampled = [g.sampled[k] for g, k in filled if g.sampled]
         if sampled:
             batch["importance_sampling_ratio"], measured = vllm.correction(
                 batch["old_per_token_logps"], self._padded(sampled), batch["completion_mask"],
@@ -346,7 +315,7 @@ class DapoTrainer(ResumableGRPOTrainer):
             with torch.no_grad():
                 batch["ref_per_token_logps"] = self._reference_logps(batch)
             # A row that only fills up has no advantage, but its KL would count.
-            counts = torch.tensor([[real] for *_, real in ordered], device=device)
+            counts = torch.tensor([[row.real] for row in ordered], device=device)
             batch["completion_mask"] = batch["completion_mask"] * counts
         self._log_total("rows/trained", len(rows))
         return batch
@@ -355,30 +324,12 @@ class DapoTrainer(ResumableGRPOTrainer):
         tensors = [torch.tensor(row) for row in rows]
         return pad(tensors, padding_value=0.0, padding_side="right").to(self.accelerator.device)
 
-    def _tensors(self, rows: list[tuple[list[int], dict[str, torch.Tensor], list[int]]]) -> dict[str, Any]:
-        """Padded tensors of (prompt ids, picture, completion ids), named as TRL names them.
-
-        Rows in a row that hold the same picture share their prompt (see `shared_prompt`).
-        """
-        brings = [k == 0 or picture is not rows[k - 1][1] for k, (_, picture, _) in enumerate(rows)]
-        pictures = [picture for (_, picture, _), first in zip(rows, brings, strict=True) if first]
-        token = self._tokenizer.pad_token_id
-        prompts = [torch.tensor(prompt) for prompt, _, _ in rows]
-        answers = [torch.tensor(answer) for _, _, answer in rows]
-        batch = {
-            "prompt_ids": pad(prompts, padding_value=token, padding_side="left"),
-            "prompt_mask": pad([torch.ones_like(x) for x in prompts], padding_value=0, padding_side="left"),
-            "completion_ids": pad(answers, padding_value=token, padding_side="right"),
-            "completion_mask": pad(
-                [torch.ones_like(x) for x in answers], padding_value=0, padding_side="right"
-            ),
-            "pixel_values": torch.cat([picture["pixel_values"] for picture in pictures]),
-            "image_grid_thw": torch.cat([picture["image_grid_thw"] for picture in pictures]),
-        }
-        both = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
-        batch["mm_token_type_ids"] = (both == self._image_pad_token_id).long()
-        moved: dict[str, Any] = {key: value.to(self.accelerator.device) for key, value in batch.items()}
-        return moved | {"num_images": list(map(int, brings))}
+    def _tensors(self, rows: list[tuple[Group, int]]) -> dict[str, Any]:
+        """The tensors of rollouts, each given as its group and its place there, on this device."""
+        parts = [(group.prompt_ids, group.picture, group.ids[k]) for group, k in rows]
+        batch = tensors(parts, self._tokenizer.pad_token_id, self._image_pad_token_id)
+        device = self.accelerator.device
+        return {key: x.to(device) if isinstance(x, torch.Tensor) else x for key, x in batch.items()}
 
     def _prepare_inputs(self, generation_batch: Any) -> dict[str, Any]:
         """As TRL does it, but the rows of a prompt stay together; TRL shuffles them over the updates."""
@@ -451,7 +402,7 @@ class DapoTrainer(ResumableGRPOTrainer):
         d = log p - log p_sft on the policy's own tokens (never negative; Schulman, "Approximating KL")."""
         rows = [(g, k) for g in groups for k in range(len(g.ids))]
         rows = rows[:: max(1, len(rows) // self.dapo.kl_rows)]
-        batch = self._tensors([(g.prompt_ids, g.picture, g.ids[k]) for g, k in rows])
+        batch = self._tensors(rows)
         logps = [g.logps[k] for g, k in rows if g.logps]
         with torch.no_grad():
             own = self._padded(logps) if logps else self._logps(self.model, batch)
