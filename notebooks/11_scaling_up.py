@@ -30,10 +30,10 @@
 # Not one number here was measured on a GPU: the upper rungs were *not run*. Their code was, on a CPU and with
 # small weights, and section 8 does it before your eyes.
 #
-# **Time:** about two minutes on two CPU cores to run, three quarters of an hour to read.
+# **Time:** about a minute on two CPU cores to run, an hour to read.
 #
 # **Rung:** sections 1 to 7 show all four side by side, and 8 to 11 are about the micro policy, whatever the
-# rung; `RUNG` is the one that sections 2 and 6 start from.
+# rung. `RUNG` is yours: section 2 makes mistakes in its values, and section 7 says what it needs to start.
 
 # %%
 RUNG = "preview"  # the rung of the ladder: preview, single-gpu, node or paper
@@ -89,7 +89,9 @@ ladder = pd.DataFrame({
     "longest response, tokens": [p.setup.longest_completion for p in plans.values()],
     "operations of a run": [p.steps * p.operations.total for p in plans.values()],
 }, list(RUNGS))  # fmt: skip
+assert ladder.drop(columns="of them trained").apply(lambda column: column.is_monotonic_increasing).all()
 
+# %%
 figures.use_style()
 figure, axes = plt.subplots(1, 4, figsize=(11, 2.7))
 shown = ("parameters of the policy", "GPUs", "rollouts of a run", "operations of a run")
@@ -103,7 +105,6 @@ for axis, column in zip(axes, shown, strict=True):
     axis.grid(axis="x", visible=False)
 plt.show()
 display(ladder.map(lambda value: f"{value:.3g}"))
-assert ladder.drop(columns="of them trained").apply(lambda column: column.is_monotonic_increasing).all()
 
 # %% [markdown]
 # Mind the axes: from the first rung to the last, the operations grow by eight orders of magnitude, and
@@ -163,6 +164,7 @@ def said(action, *args, **kwargs):
     raise AssertionError("it was not refused")
 
 
+# %%
 def checked(values, rung=RUNG):
     config_of(rung, RLConfig).with_values(values).check()
 
@@ -196,6 +198,7 @@ cases = [(p, text) for p, two in zip(problems, twos, strict=True) for text in tw
 cases.append((problems[0], "<answer>7</answer>"))  # and a malformed one
 
 
+# %%
 async def by_trl(cases, judge=None):
     columns = {
         "gold": [p.gold for p, _ in cases], "needs_thinking": [p.needs_thinking for p, _ in cases],
@@ -289,7 +292,8 @@ assert np.isclose(mine, mine_verl["score"])
 # **Work.** A token takes a multiplication and an addition for each parameter on the way forward, and twice as
 # many on the way back: $6 N$ operations for each token that is trained on, $2 N$ for one that is sampled.
 #
-# With them, one training step of the `node` rung by hand; and by the package, which also counts attention,
+# With them, the training of one step of the `node` rung by hand (a step is what stands in a row of
+# `metrics.csv`: a batch of rollouts, and here five updates); and by the package, which also counts attention,
 # the picture's part and much else:
 
 # %%
@@ -309,9 +313,7 @@ longest = node.setup.longest_prompt + node.setup.longest_completion
 print(
     f"cache: a token {cache_by_hand / 2**10:.0f} KiB, the longest row {cache_by_hand * longest / GIB:.2f} GiB"
 )
-print(
-    f"operations of an update {work_by_hand:.2e}, by the package {work:.2e} ({work / work_by_hand - 1:+.0%})"
-)
+print(f"operations of a step {work_by_hand:.2e}, by the package {work:.2e} ({work / work_by_hand - 1:+.0%})")
 assert sum(states(node.setup)) == states_by_hand and shape.cache_bytes == cache_by_hand
 assert abs(work / work_by_hand - 1) < 0.15
 held = node.memory.weights + node.memory.gradients + node.memory.optimizer
@@ -343,23 +345,28 @@ def parts_of(needed, phase):
     return {name: size / GIB for name, size in needed.parts().items() if name not in other}
 
 
+# %%
+def draw_plan(axis, name, plan, top):
+    """Two bars of a plan, stacked from its parts, and the line of what its GPU has."""
+    for j, phase in enumerate(("update", "rollout")):
+        left = 0.0
+        for part, size in parts_of(plan.memory, phase).items():
+            hatch = "///" if part in ("vllm", "activations") else ""
+            look = {"color": PARTS[part], "hatch": hatch, "edgecolor": "white"}
+            axis.barh(top + j, size, left=left, label=part, **look)
+            left += size
+    if plan.gpu.memory:
+        axis.vlines(plan.gpu.memory / GIB, top - 0.5, top + 1.5, BLACK, lw=3)
+        axis.text(plan.gpu.memory / GIB, top + 0.5, f"  {plan.gpu.name}", va="center", fontsize=9)
+    return [(top, f"{name}, update"), (top + 1, f"{name}, rollout")]
+
+
 def draw_memory(plans):
     figures.use_style()
     figure, axis = plt.subplots(figsize=(10, 0.9 + 0.55 * len(plans) * 2))
     labels = []
     for k, (name, plan) in enumerate(plans.items()):
-        for j, phase in enumerate(("update", "rollout")):
-            left, place = 0.0, 2.4 * k + j
-            for part, size in parts_of(plan.memory, phase).items():
-                hatch = "///" if part in ("vllm", "activations") else ""
-                axis.barh(
-                    place, size, left=left, color=PARTS[part], label=part, hatch=hatch, edgecolor="white"
-                )
-                left += size
-            labels.append((place, f"{name}, {phase}"))
-        if plan.gpu.memory:
-            axis.vlines(plan.gpu.memory / GIB, 2.4 * k - 0.5, 2.4 * k + 1.5, BLACK, lw=3)
-            axis.text(plan.gpu.memory / GIB, 2.4 * k + 0.5, f"  {plan.gpu.name}", va="center", fontsize=9)
+        labels += draw_plan(axis, name, plan, 2.4 * k)
     axis.set_yticks([place for place, _ in labels], [label for _, label in labels])
     axis.set(xlabel="GiB on one GPU", title="Memory by part")
     axis.set_xlim(0, 1.18 * max(plan.gpu.memory / GIB or plan.memory.peak / GIB for plan in plans.values()))
@@ -370,6 +377,7 @@ def draw_memory(plans):
     return figure
 
 
+# %%
 draw_memory(plans)
 plt.show()
 for plan in plans.values():
@@ -427,6 +435,24 @@ costs = pd.DataFrame(rows).T
 display(costs.round({"hours": 2, "GPU hours": 1, "of it sampling": 2, "judge, $": 2, "disk, GiB": 1}))
 
 # %% [markdown]
+# Both by hand, for a step of the `node` rung. What the package adds is a fixed time for each layer and, in
+# sampling, the reading of prompts and of the cache:
+
+# %%
+REACHED = 0.4  # of the speed on paper, of operations and of memory alike
+training = work / (node.setup.gpus * node.gpu.flops * REACHED)
+reading = node.setup.completion * 2 * text.parameters / (node.gpu.bandwidth * REACHED)
+planned = node.seconds.forward + node.seconds.backward
+print(f"forward and backward {training:.1f} s, by the package {planned:.1f} s")
+print(f"reading all weights for each token {reading:.1f} s, all sampling {node.seconds.rollout:.1f} s")
+print(f"a run: {node.steps} steps of {node.seconds.total:.0f} s")
+assert training < planned < 1.25 * training and 0.4 * node.seconds.rollout < reading < node.seconds.rollout
+assert np.isclose(node.steps * node.seconds.total / 3600, costs.loc[("node", "RL"), "hours"])
+
+# %% [markdown]
+# A step also scores the rollouts twice without training on them (under the policy that wrote them, and under
+# the SFT policy), and writes down no activations but works them out again: that is the rest of it.
+#
 # `NaN` is "not known", which is not the same as nothing: a judge that you serve yourself has no price a
 # token, but it takes GPUs of its own. What a GPU hour costs is for you to say; prices differ by a factor of
 # five between providers. With yours, the whole bill:
@@ -485,11 +511,13 @@ tested = measured[measured["role"] == "tested"]
 errors = tested["error"].abs().groupby(tested["figure"]).agg(["mean", "max", "size"])
 display(errors.round(2))
 assert errors.loc["GiB", "mean"] < 0.15 and errors.loc["seconds", "mean"] < 0.3
+assert (tested.loc[tested["figure"] == "GPUs", "error"] != 0).sum() == 1
 
 # %% [markdown]
-# Memory is within about a tenth, time within a quarter in the worst of these. All the timed ones of other
-# people's that were *tested* ran on one framework, so take hours on another with more salt. Where it says
-# "assumed", the source leaves out something the plan depends on.
+# Of those *tested*, memory is within about a tenth, time within a quarter in the worst; of nine counts of the
+# GPUs that a model needs eight are right, and once it asks for two where one did. All the timed ones of other
+# people's that were tested ran on one framework, so take hours on another with more salt. Where it says
+# "assumed", the source leaves out something the plan depends on, and the error is up to a third.
 #
 # ### What is refused, and what would do
 # A plan that cannot fit is refused, and told what would fit. Each remedy was tried before it is named; here
@@ -531,19 +559,23 @@ for name, values in TOO_MUCH.items():
 
 
 # %%
-def launch(rung, stage="rl"):
+def launch(rung, stage="rl", options=""):
     """The line that starts a stage of a rung."""
     config = config_of(rung, SFTConfig if stage == "sft" else RLConfig)
-    engine, command = config.engine, f"sailrl-lite {stage} --rung {rung}"
+    engine, command = config.engine, f"{stage} --rung {rung} {options}".strip()
     if engine.trainer == "verl" and stage == "rl":
-        return f"sailrl-lite export verl run/ --rung {rung}   # then run/launch.sh on each machine"
+        folder, options = "runs/verl", command.removeprefix("rl ")
+        return f"sailrl-lite export verl {folder} {options}   # then {folder}/launch.sh on each machine"
     if engine.processes == 1:
-        return command
-    file = f"sailrl_lite/rungs/{engine.sharding}.yaml"
-    how = f"accelerate launch --config_file {file} --num_processes {engine.processes}"
-    return f"{how} \\\n    -m {command.replace('sailrl-lite', 'sailrl_lite')}"
+        return f"sailrl-lite {command}"
+    how = f"--config_file sailrl_lite/rungs/{engine.sharding}.yaml --num_processes {engine.processes}"
+    if (machines := engine.processes // 8) > 1:
+        how += f" \\\n    --num_machines {machines} --machine_rank $RANK"
+        how += " --main_process_ip $HEAD --main_process_port 29500"
+    return f"accelerate launch {how} \\\n    -m sailrl_lite {command}"
 
 
+# %%
 for rung in RUNGS:
     print(f"# {rung}: {read_rung(rung).about}")
     for stage in ("sft", "rl"):
@@ -551,11 +583,49 @@ for rung in RUNGS:
     print()
 
 # %% [markdown]
-# If the launch and the configuration do not agree, the run is refused with the right line:
+# (On more than one machine each gets the same line, with `RANK` counted from 0 and `HEAD` the address of the
+# first.) What has to be there before you type them:
+
+# %%
+before = {}
+for rung in RUNGS:
+    for stage, kind in (("sft", SFTConfig), ("rl", RLConfig)):
+        config = config_of(rung, kind)
+        before[rung, stage] = {
+            "starts from": config.checkpoint or ("nothing" if stage == "sft" else "what ships"),
+            "data": config.data or "the micro-world",
+            "judge": config.judge if stage == "rl" else "",
+        }
+display(pd.DataFrame(before).T)
+print(f"A rehearsal of {RUNG}: two steps, problems of the micro-world, the exact judge\n")
+tiny = "--set steps=2 --set data="
+print(launch(RUNG, "sft", f"{tiny} --out runs/try-sft"))
+place = "" if config_of(RUNG, RLConfig).engine.trainer == "verl" else " --out runs/try-rl"
+print(launch(RUNG, "rl", f"{tiny} --set judge=exact --checkpoint runs/try-sft/policy{place}"))
+
+# %% [markdown]
+# - **Packages**: `pip install -c constraints.txt -e '.[gpu]'` for one GPU, `'.[node]'` for a node; verl wants
+#   an environment of its own (`'.[verl]'`, `constraints-verl.txt`).
+# - **Policy**: its weights come from the hub. SAIL-VL2 brings code of its own, which is run only where you
+#   say `--set policy.remote_code=true`; untested.
+# - **Data**: `sailrl-lite curate sft` and `curate rl` (notebook 01) leave a `data.parquet` in their `--out`;
+#   name it with `--data`.
+# - **Judge**: its key goes into `OPENAI_API_KEY` and nowhere else. That of `node` is one you serve yourself,
+#   on GPUs that are *not* among the eight: `vllm serve Qwen/Qwen2.5-VL-32B-Instruct --port 8001`. A budget
+#   (`llm:MODEL,max_calls=100000`) stops a run before the bill does, and `sailrl-lite judge-check` says how
+#   far to trust the judge (notebook 10).
+# - **Rehearse** before you pay: two steps of the micro-world need neither data nor account, and show that all
+#   parts start. What they reward says nothing yet; the memory that they hold can stand beside the plan's.
+#
+# What is missing is named in one line before anything is loaded. So it is if the launch and the configuration
+# do not agree:
 
 # %%
 from sailrl_lite.training.processes import check_launch
+from sailrl_lite.training.rl import train_rl
 
+missing = {"engine.sampler": "transformers", "data": "none/rl.parquet"}
+print(said(train_rl, config_of("single-gpu", RLConfig).with_values(missing), WORK / "no"))
 refusal = said(check_launch, config_of("node", RLConfig).engine, 1)
 print(re.sub(r"--config_file \S*/", "--config_file .../", refusal))
 assert "zero3.yaml --num_processes 8" in refusal and "zero3.yaml --num_processes 8" in launch("node")
@@ -636,8 +706,6 @@ assert "no verdict: verl has no such thing" in (WORK / "verl/README.md").read_te
 
 # %%
 from safetensors.torch import load_file
-
-from sailrl_lite.training.rl import train_rl
 
 on_this_cpu = {"checkpoint": "shipped", "data": "", "judge": "exact", "engine.sampler": "transformers"}
 small = {
@@ -799,6 +867,8 @@ def one_without(completions, **columns):
 
 args = grpo_config(RLConfig(prompts=1, updates=1, steps=1), WORK / "stock")
 stock = GRPOTrainer(load_policy(SHIPPED)[0], one_without, args, rl_dataset(1), processing_class=processor)
+
+# %%
 stock.model.train()
 logger, ear = logging.getLogger("trl.trainer.grpo_trainer"), Ear()
 ours, logger.filters, propagates = logger.filters, [], logger.propagate
@@ -852,8 +922,9 @@ assert healthy["reward"].iloc[-4:].mean() > healthy["reward"].iloc[:4].mean() + 
 assert healthy["unscored"].max() == 0 and healthy["truncated"].max() < 0.05
 
 # %% [markdown]
-# None of the runs of the study broke down, so the sick ones have to be made. Four live runs of a few steps,
-# small ones, made to be looked at. `live` is what `train_rl` does, with any reward function and any policy.
+# None of the runs of the study broke down, so the sick ones have to be made: three live runs of a few steps,
+# small ones, made to be looked at, and one that is well. `live` is what `train_rl` does, with any reward
+# function and any policy.
 
 # %%
 from transformers.trainer_callback import PrinterCallback
@@ -877,6 +948,7 @@ def live(name, reward, steps, start=None, **settings):
     return pd.read_csv(folder / "metrics.csv"), stop.why
 
 
+# %%
 exact = for_trl("cascade", get_judge("exact"))
 well, _ = live("well", exact, 4, updates=1)
 clipped = well["clip_ratio/region_mean"], healthy["clip_ratio/region_mean"]
@@ -884,8 +956,9 @@ print(f"clipped tokens with one update a batch: {clipped[0].mean():.5f}, with tw
 assert clipped[0].max() == 0 < clipped[1].mean()
 
 # %% [markdown]
-# **The judge dies.** From the third step on it gives no verdict. The trainer itself stops such a run once
-# more than half of the rollouts have none.
+# **The judge dies.** From the third step on it gives no verdict. The trainer itself stops such a run, with a
+# checkpoint, once more than half of a step's rollouts have none. (The others wrote no trace, so nobody had to
+# be asked.)
 
 
 # %%
@@ -908,6 +981,7 @@ dead, why = live("dead", for_trl("thinking+answer", Dying(2)), 5)
 display(dead[["step", "reward", "unscored", "groups/informative"]].round(2))
 print("stopped:", why or "no: fewer than half are without a verdict")
 assert dead["unscored"].iloc[-1] > 0.2 and dead["unscored"].iloc[0] == 0
+assert bool(why) == (dead["unscored"].iloc[-1] > 0.5) and list((WORK / "dead").rglob("checkpoint-*"))
 
 # %% [markdown]
 # **A cold start.** The policy is bad at everything (here, the shipped one with noise in its weights, as if
@@ -938,8 +1012,9 @@ display(long.iloc[::3][["step", "reward", "tokens", "truncated"]].round(2))
 assert long["tokens"].iloc[-3:].mean() > 1.3 * long["tokens"].iloc[:3].mean()
 
 # %% [markdown]
-# **Reward up, truth down.** For this one there is a log: the arm that is paid for thinking always. The reward
-# it is trained on nearly doubles. What the paper's reward would have said of the same responses falls.
+# **Reward up, truth down.** For this one there are logs: the arm that is paid for thinking always. From the
+# first four steps to the last eight, the reward it is trained on nearly doubles. What the paper's reward
+# would have said of the same responses falls, with each of eight seeds.
 
 # %%
 always = read_log(LOGS / "always-think-0.json").metrics
@@ -961,89 +1036,190 @@ for axis, (title, (log, columns)) in zip(axes, panels.items(), strict=True):
     axis.set(title=title, xlabel="step", ylim=(-0.03, 1.03))
     axis.legend(fontsize=8)
 plt.show()
-smooth = always[["reward", "true_cascade"]].rolling(8).mean()
-assert smooth["reward"].iloc[-1] > smooth["reward"].iloc[7] + 0.2
-assert smooth["true_cascade"].iloc[-1] < smooth["true_cascade"].iloc[7]
+for seed in range(8):
+    log = read_log(LOGS / f"always-think-{seed}.json").metrics[["reward", "true_cascade"]]
+    rise = log.iloc[-8:].mean() / log.iloc[:4].mean()
+    print(f"seed {seed}: reward x {rise['reward']:.2f}, truth x {rise['true_cascade']:.2f}")
+    assert rise["reward"] > 1.8 and rise["true_cascade"] < 0.95
 
 # %% [markdown]
 # The last one cannot be seen from the reward. At full scale there is no exact truth; what there is are
 # proxies: trigger rate by label, a second judge on a sample, a benchmark every so many steps.
 #
 # ## 11. Rules for stopping
-# Simple rules on the mean of the last `w` steps, each with its reason. `alarms` says of each at which step it
-# fires first.
+# Simple rules on the mean of the last `w` steps. A threshold belongs between what healthy runs do and what
+# sick ones do, and each has its reason:
+#
+# | rule | fires when | why there |
+# |---|---|---|
+# | no verdicts | over 0.2 of the rollouts have none | one of five in a group; at 0.5 the run stops itself |
+# | cold start | under 0.1 are paid for content | then most groups have none that is: $0.9^5 = 0.59$ |
+# | too long | over 0.1 are cut off, or length is over 1.5 times the first | what is cut off teaches nothing |
+# | one mode | under 0.05 think, or over 0.95 | then most groups agree on the mode: $0.95^5 = 0.77$ |
+# | few groups teach | under 0.2 of those drawn | each one that teaches costs five |
+# | no gain | the reward rose by less than 0.01 in `2w` steps | none but the price of a step: see below |
+#
+# `alarms` says of each at which step it fires first.
 
 
 # %%
-def alarms(log, w=4):
-    """Rule to the first step at which it fires. log: a row a step; w: steps that are averaged."""
+def watched(log, w=4):
+    """What the rules look at, means of w steps; NaN is "not known". log: a row a step."""
     first, last = log.iloc[:w].mean(numeric_only=True), log.rolling(w).mean(numeric_only=True)
     missing = pd.Series(np.nan, log.index)  # a comparison with it is false
-    mode = last.get("trigger_rate", missing)
+    return pd.DataFrame({
+        "no verdict": last.get("unscored", missing),
+        "paid": last.get("content/nonzero", missing),
+        "cut off": last["truncated"],
+        "length": last["tokens"] / first["tokens"],
+        "thinking": last.get("trigger_rate", missing),
+        "groups that teach": last["groups/informative"] / last["groups/drawn"],
+        "gain": last["reward"] - last["reward"].shift(2 * w),
+    })  # fmt: skip
+
+
+def alarms(log, w=4):
+    """Rule to the first step at which it fires."""
+    seen = watched(log, w)
     fires = {
-        "no verdicts": last.get("unscored", missing) > 0.2,
-        "cold start": last.get("content/nonzero", missing) < 0.1,
-        "too long": (last["truncated"] > 0.1) | (last["tokens"] > 1.5 * first["tokens"]),
-        "one mode": (mode < 0.05) | (mode > 0.95),
-        "few groups teach": last["groups/informative"] < 0.2 * last["groups/drawn"],
-        "no gain": last["reward"] < last["reward"].shift(2 * w) + 0.01,
+        "no verdicts": seen["no verdict"] > 0.2,
+        "cold start": seen["paid"] < 0.1,
+        "too long": (seen["cut off"] > 0.1) | (seen["length"] > 1.5),
+        "one mode": (seen["thinking"] < 0.05) | (seen["thinking"] > 0.95),
+        "few groups teach": seen["groups that teach"] < 0.2,
+        "no gain": seen["gain"] < 0.01,
     }
     return {rule: int(log["step"][when].iloc[0]) for rule, when in fires.items() if when.any()}
 
 
+# %%
 sick = {"the judge dies": dead, "cold start": cold, "ever longer": long}
 for name, log in (sick | {"well": well, "healthy": healthy}).items():
     print(f"{name}: {alarms(log, w=2 if len(log) < 20 else 4)}")
 assert "no verdicts" in alarms(dead, 2) and "cold start" in alarms(cold, 2) and "too long" in alarms(long, 2)
 assert not alarms(well, 2) and set(alarms(healthy)) <= {"no gain"}
+assert 0.95**5 > 0.9**5 > 0.5  # five rollouts that are all alike, in most groups
 
 # %% [markdown]
-# A rule that finds what is sick is half of it. The other half is what it does to runs that are well. So let
-# each rule loose on every shipped log of RL, and count: how many runs it stops, how many steps that saves,
-# and how much reward and truth is lost by it (end of the run less the moment of the stop; negative is gain).
+# And how near did healthy runs come to a threshold? All eight of the full system:
 
 # %%
 folders = [folder for folder in (LOGS, LOGS.parent / "regimes") if folder.is_dir()]
 logs = [log for folder in folders for log in read_logs(folder) if len(log.metrics)]
+full = [log.metrics for log in logs if log.head["arm"] == "cascade"]
+edges = pd.concat([watched(log) for log in full]).agg(["min", "max"])
+display(edges.round(2))
+assert edges.loc["max", "length"] < 1.3 and edges.loc["min", "paid"] > 0.5
+assert len(full) == 8 and set().union(*(alarms(log) for log in full)) == {"no gain"}
+
+# %% [markdown]
+# Only the gain comes to its threshold. The next is length, with 1.28 of 1.5. Where your data differ, so do
+# these: if 97% of your problems need thinking, *one mode* has no business at 0.95.
+#
+# **Your own run.** Put its folder in the place of the empty text, as seen from this notebook's; it may still
+# be running, for `metrics.csv` is written anew after each step.
+
+# %%
+my_run = ""  # for example "../runs/rl"; empty is the healthy run of above
+
+mine = pd.read_csv(Path(my_run) / "metrics.csv") if my_run else healthy
+print(alarms(mine) or "no rule fires")
+display(watched(mine).tail(3).round(3))
+
+# %% [markdown]
+# **What alarms cost.** A rule that finds what is sick is half of it. The other half is what it does to runs
+# that are well. So let each rule loose on every shipped log of RL, and count: how many runs it stops, how
+# many steps that saves, and how much reward and truth is lost by it (end of the run less the moment of the
+# stop; negative is gain).
 
 
+# %%
 def cost_of(n, log, w=4):
-    """(stopped at, steps saved, reward lost, truth lost) of a run that is stopped after step n."""
+    """What is saved and lost by a stop after step n of a run."""
     ends = [
         log[name].iloc[-w:].mean() - log[name].iloc[n - w : n].mean() for name in ("reward", "true_cascade")
     ]
     return {"at step": n, "steps saved": len(log) - n, "reward lost": ends[0], "truth lost": ends[1]}
 
 
-stops = pd.DataFrame([
-    {"rule": rule, "arm": log.head["arm"]} | cost_of(n, log.metrics)
-    for log in logs for rule, n in alarms(log.metrics).items()
-])  # fmt: skip
+def stops_of(logs, w=4):
+    """A row for each rule that fires in a run: the run's arm, and what the stop costs."""
+    return pd.DataFrame([
+        {"rule": rule, "arm": log.head["arm"]} | cost_of(n, log.metrics)
+        for log in logs for rule, n in alarms(log.metrics, w).items()
+    ])  # fmt: skip
+
+
+# %%
+stops = stops_of(logs)
 verdicts = stops.groupby("rule")[["at step", "steps saved", "reward lost", "truth lost"]].mean()
 verdicts.insert(0, "runs stopped", stops.groupby("rule").size())
 print(f"{len(logs)} runs, each of {min(len(log.metrics) for log in logs)} steps or more")
 display(verdicts.round(3))
-print("no run is stopped by:", ", ".join(sorted({"no verdicts", "cold start", "too long", "few groups teach"}
-                                                 - set(verdicts.index))))  # fmt: skip
-print("one mode:", stops.loc[stops["rule"] == "one mode", "arm"].value_counts().to_dict())
-assert "no verdicts" not in verdicts.index  # every one of these had its judge
+print("no run is stopped by:", ", ".join(sorted({"no verdicts", "cold start"} - set(verdicts.index))))
+for rule in ("one mode", "too long", "few groups teach"):
+    print(f"{rule}:", stops.loc[stops["rule"] == rule, "arm"].value_counts().to_dict())
+assert not {"no verdicts", "cold start"} & set(verdicts.index)  # every one of these had its judge, and SFT
 assert "always-think" in set(stops.loc[stops["rule"] == "one mode", "arm"])
+others = stops.loc[stops["rule"].isin(["too long", "few groups teach"]), "arm"]
+assert others.str.startswith("mark-").all()  # pictures that give the answer away
 
 # %% [markdown]
 # An alarm should keep still on runs that are well, and those about verdicts and cold starts do. *One mode*
 # finds the arms that were built to have one, and those that a shortcut or hard problems alone drove to it; to
-# stop these costs reward, and whether it should have been stopped is for a person to say. *No gain* is
-# another kind of rule: it stops runs that are well, and trades the last of the gain for the steps. Is that
-# worth it? It hangs on the price of a step:
+# stop these costs reward, and whether it should have been stopped is for a person to say. *Too long* and *few
+# groups teach* fire only where a mark in the picture gives the answer away.
+#
+# *No gain* is another kind of rule: it stops runs that are well. Does it at least know when a run has come to
+# its end? The reward of a single step is noisy. How noisy is a gain, and what if more steps are averaged?
 
 # %%
-paper, gain = plans["paper"], verdicts.loc["no gain"]
-saved = gain["steps saved"] / (gain["at step"] + gain["steps saved"])
-gpu_hours = saved * paper.hours * paper.setup.gpus
-print(f"'no gain' stops {gain['runs stopped']:.0f} of {len(logs)} runs, saves {saved:.0%} of their steps and "
-      f"loses {gain['reward lost']:.3f} of reward;\nas large a share of the paper's rung is {gpu_hours:,.0f} "
-      "GPU hours")  # fmt: skip
-assert gain["reward lost"] > 0 and 0 < saved < 1  # it is not free
+wobble = [log["reward"] - log["reward"].rolling(9, center=True).mean() for log in full]
+a_step = float(pd.concat(wobble).std())  # of the reward of one step, about its own running mean
+rows = {}
+for w in (2, 4, 8):
+    stopped = stops_of(logs, w).query("rule == 'no gain'")
+    share = stopped["steps saved"].sum() / (stopped["at step"] + stopped["steps saved"]).sum()
+    rows[w] = {
+        "noise of a gain": a_step * (2 / w) ** 0.5, "runs stopped": len(stopped),
+        "at step": stopped["at step"].mean(), "of their steps saved": share,
+        "reward lost": stopped["reward lost"].mean(),
+    }  # fmt: skip
+no_gain = pd.DataFrame(rows).T.rename_axis("w")
+display(no_gain.round(3))
+assert no_gain["noise of a gain"].min() > 0.01 and no_gain["runs stopped"].is_monotonic_decreasing
+assert no_gain["reward lost"].min() > 0  # it is not free
+
+# %% [markdown]
+# It does not: even with eight steps the noise of a gain is more than the 0.01 that is asked for, so where a
+# run still rises slowly the rule fires by luck. (Most that `w = 8` stops are the long ones, which had much to
+# gain yet.) And the more it averages, the later it speaks: it must see `3w` steps first. To bring the noise
+# down to 0.01 here, it would average about thirty, which is all of most of these runs. So is it worth it?
+# That hangs on the price of a step:
+
+# %%
+paper, gain = plans["paper"], no_gain.loc[4]
+gpu_hours = gain["of their steps saved"] * paper.hours * paper.setup.gpus
+print(f"'no gain' stops {gain['runs stopped']:.0f} of {len(logs)} runs, saves "
+      f"{gain['of their steps saved']:.0%} of their steps and loses {gain['reward lost']:.3f} of reward;\n"
+      f"as large a share of the paper's rung is {gpu_hours:,.0f} GPU hours")  # fmt: skip
+assert 0 < gain["of their steps saved"] < 1
+steps_needed = 2 * (a_step / 0.01) ** 2
+print(f"steps to average, for a noise of 0.01: {steps_needed:.0f}")
+assert steps_needed > 16
+
+# %% [markdown]
+# **How to stop.** Ctrl-C once ends the step and leaves a checkpoint; the same line with `--resume` goes on as
+# if nothing had happened. A run that is killed loses what it did since its last checkpoint, of which there is
+# one every `save_every` steps. With verl it is the same `launch.sh` that goes on. At most, that is:
+
+# %%
+for rung, plan in plans.items():
+    every = config_of(rung, RLConfig).save_every
+    hours = every * plan.seconds.total / 3600
+    gpus = f", {hours * plan.setup.gpus:.1f} GPU hours" if plan.gpu.memory else ""
+    print(f"{rung:10} {every} steps, {60 * hours:.0f} minutes{gpus}")
+    assert hours < 1
 
 # %% [markdown]
 # These logs are of runs of a few dozen steps; do not carry a threshold over to one of 800 without looking at
