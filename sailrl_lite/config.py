@@ -16,6 +16,7 @@ _DATA = Path(__file__).resolve().parent.parent / "data"
 SHIPPED, SHIPPED_JUDGE = _DATA / "micro-sft", _DATA / "micro-judge"
 Clip = Literal["asymmetric", "adaptive"]
 CLIP_LOW, CLIP_HIGH = 0.20, 0.28  # the paper's range (appendix A.2)
+KL_ROWS = 32  # rollouts of a batch and process on which KL is measured where it is not in the loss
 FilterOn = Literal["total", "content"]
 Overlong = Literal["mask", "keep"]
 Scale = Literal["none", "group"]

@@ -19,9 +19,9 @@ from transformers import (
 
 import sailrl_lite.plan
 from sailrl_lite.cli import main
-from sailrl_lite.config import SHIPPED, PlanConfig, RLConfig, SFTConfig
+from sailrl_lite.config import KL_ROWS, SHIPPED, PlanConfig, RLConfig, SFTConfig
 from sailrl_lite.errors import SailRLError
-from sailrl_lite.plan.estimate import make_plan, shape_for
+from sailrl_lite.plan.estimate import Plan, make_plan, shape_for
 from sailrl_lite.plan.hardware import GIB, get_gpu, timing
 from sailrl_lite.plan.judging import judging
 from sailrl_lite.plan.memory import FOUR_BIT, activations, memory, states
@@ -166,6 +166,25 @@ def test_draws_that_teach_nothing_take_rollouts_and_no_updates() -> None:
     assert operations(more).rollout == pytest.approx(1.5 * operations(setup).rollout)
     assert operations(more).backward == operations(setup).backward
     assert rl_setup(RLConfig(refills=0), PlanConfig(redrawn=0.5), read_shape(SHIPPED)).draws == 1
+
+
+def test_the_reference_is_asked_as_often_as_the_engine_asks_it() -> None:
+    """With KL in the loss of every row; without it by verl of none, and by TRL of some in each process."""
+    assumed = config_of("paper", PlanConfig)
+
+    def plan(trainer: str, kl: str) -> Plan:
+        values = {"engine.trainer": trainer, "kl": kl}
+        return make_plan(config_of("paper", RLConfig).with_values(values), assumed, read_shape(SEVEN))
+
+    none, with_kl, trl = plan("verl", "0"), plan("verl", "0.01"), plan("trl", "0")
+    assert none.memory.reference == none.operations.reference == none.seconds.reference == 0
+    assert with_kl.operations.reference == with_kl.operations.forward == trl.operations.reference
+    assert with_kl.memory.reference == trl.memory.reference > 0
+    assert none.memory.logits > trl.memory.logits  # the fused head is TRL's
+    preview = rl_setup(RLConfig(), PlanConfig(), read_shape(SHIPPED))
+    assert preview.reference_pass * preview.rows == KL_ROWS
+    lora = rl_setup(config_of("single-gpu", RLConfig), PlanConfig(), read_shape(THREE))
+    assert lora.reference_pass == 0.5  # 80 rows: every second one
 
 
 # -------------------- published runs

@@ -2,7 +2,17 @@
 
 from dataclasses import dataclass
 
-from sailrl_lite.config import Attention, Dtype, PlanConfig, RLConfig, Sampler, SFTConfig, Sharding, Weights
+from sailrl_lite.config import (
+    KL_ROWS,
+    Attention,
+    Dtype,
+    PlanConfig,
+    RLConfig,
+    Sampler,
+    SFTConfig,
+    Sharding,
+    Weights,
+)
 from sailrl_lite.plan.shapes import Shape
 
 Stage = str  # "sft" or "rl"
@@ -22,7 +32,8 @@ class Setup:
         prompt, completion, picture: mean tokens; time is counted in them. The picture's are of the prompt.
         draws: generation batches that are sampled for one that is trained on (dynamic sampling).
         old_pass: the log-probabilities under the sampling policy take a pass of their own.
-        reference: a frozen copy is held, and takes a pass.
+        reference: a frozen copy is held.
+        reference_pass: share of the rows over which it takes a pass; with LoRA the policy without adapters.
         shared: a prompt is read once for all its rollouts in training too.
         fused: the head's logits are never whole in memory (TRL's fused head).
         sleep: a colocated vLLM gives its memory back during the update.
@@ -54,6 +65,7 @@ class Setup:
     sampler: Sampler = "transformers"
     old_pass: bool = False
     reference: bool = False
+    reference_pass: float = 1.0
     shared: bool = False
     fused: bool = True
     sleep: bool = True
@@ -83,7 +95,7 @@ def rl_setup(config: RLConfig, plan: PlanConfig, shape: Shape) -> Setup:
     engine, policy = config.engine, config.policy
     batch = config.prompts * config.rollouts
     device_batch = config.device_batch or batch // config.updates // engine.processes
-    vllm = engine.sampler == "vllm"
+    vllm, verl = engine.sampler == "vllm", engine.trainer == "verl"
     prompt = config.max_prompt_tokens or plan.prompt_tokens
     limit = shape.picture_tokens(policy.max_pixels) if policy.max_pixels else plan.picture_tokens
     return Setup(
@@ -98,11 +110,23 @@ def rl_setup(config: RLConfig, plan: PlanConfig, shape: Shape) -> Setup:
         draws=1 + min(config.refills, 1) * plan.redrawn,
         sampler=engine.sampler,
         old_pass=vllm,
-        reference=policy.weights == "full",
-        shared=engine.processes == 1 and not engine.gradient_checkpointing,
+        reference=policy.weights == "full" and not (verl and not config.kl),
+        reference_pass=_reference_pass(config),
+        shared=engine.processes == 1 and not engine.gradient_checkpointing and not verl,
+        fused=not verl,
         vllm_share=engine.vllm_memory if vllm and engine.vllm == "colocate" else 0.0,
         vllm_gpus=engine.vllm_gpus,
     )  # fmt: skip
+
+
+def _reference_pass(config: RLConfig) -> float:
+    """All rows where KL is in the loss; else verl asks for none, and here it is measured on some."""
+    if config.kl:
+        return 1.0
+    if config.engine.trainer == "verl":
+        return 0.0
+    rows = config.prompts * config.rollouts // config.engine.processes
+    return len(range(0, rows, max(1, rows // KL_ROWS))) / rows
 
 
 def sft_setup(config: SFTConfig, plan: PlanConfig, shape: Shape) -> Setup:

@@ -38,7 +38,7 @@ def operations(setup: Setup) -> Work:
     return Work(
         rollout=setup.draws * forward_operations(setup, shared=True) if rl else 0.0,
         old_logps=train if setup.old_pass else 0.0,
-        reference=train if rl else 0.0,  # with LoRA the policy without its adapters
+        reference=train * setup.reference_pass if rl else 0.0,
         forward=train,
         backward=train * (2 if setup.weights == "full" else 1),
         recompute=train if setup.checkpointing else 0.0,
@@ -71,10 +71,11 @@ def seconds(setup: Setup, gpu: Gpu) -> Work:
     towers = [t for t in (setup.shape.text, setup.shape.vision) if t]
     one_pass = layer_seconds * sum(t.layers for t in towers)
     updates, scores = setup.rows / setup.device_batch, setup.rows / setup.score_batch
+    asked = setup.reference_pass * scores
     return Work(
         rollout=setup.draws * _rollout(setup, gpu) if setup.stage == "rl" else 0.0,
         old_logps=ops.old_logps / speed + (scores * one_pass if ops.old_logps else 0.0),
-        reference=ops.reference / speed + (scores * one_pass if ops.reference else 0.0),
+        reference=ops.reference / speed + (asked * one_pass if ops.reference else 0.0),
         forward=ops.forward / speed + updates * one_pass,
         backward=ops.backward / speed + updates * 2 * one_pass,
         recompute=ops.recompute / speed + (updates * one_pass if ops.recompute else 0.0),

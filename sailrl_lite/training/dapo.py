@@ -22,7 +22,7 @@ from trl.data_utils import prepare_multimodal_messages
 from trl.models import prepare_deepspeed
 from trl.trainer.utils import add_fused_lm_head, pad, use_adapter
 
-from sailrl_lite.config import CLIP_HIGH, CLIP_LOW, Clip, FilterOn, Overlong
+from sailrl_lite.config import CLIP_HIGH, CLIP_LOW, KL_ROWS, Clip, FilterOn, Overlong
 from sailrl_lite.files import write_text
 from sailrl_lite.training import rollout, shared_prompt, vllm
 from sailrl_lite.training.callbacks import StopBetweenBatches
@@ -61,7 +61,7 @@ class Dapo:
     refills: int = 1
     overlong: Overlong = "mask"
     kl: float = 0.0
-    kl_rows: int = 32
+    kl_rows: int = KL_ROWS
     max_unscored: float = 0.5
 
 
