@@ -502,7 +502,8 @@ paper = replace(paper, device_batch=0, engine=EngineConfig())  # as if one devic
 args = grpo_config(paper, Path(tempfile.mkdtemp()))
 print("generation batch:", args.generation_batch_size, "  an update:", args.per_device_train_batch_size)
 assert args.generation_batch_size == 1280 and args.per_device_train_batch_size == 256
-batches = -(-70_000 // 256) * 3
+batches = -(-3 * 70_000 // 256)
+assert batches == paper.steps
 print(f"{batches} batches, {5 * batches} updates, {3 * 5 * 70_000:,} rollouts")
 
 # %% [markdown]

@@ -450,8 +450,8 @@ assert training < planned < 1.25 * training and 0.4 * node.seconds.rollout < rea
 assert np.isclose(node.steps * node.seconds.total / 3600, costs.loc[("node", "RL"), "hours"])
 
 # %% [markdown]
-# A step also scores the rollouts twice without training on them (under the policy that wrote them, and under
-# the SFT policy), and writes down no activations but works them out again: that is the rest of it.
+# A step also scores rollouts without training on them (under the policy that wrote them and, to measure the
+# KL, under the SFT policy), and keeps no activations but works them out again: that is the rest of it.
 #
 # `NaN` is "not known", which is not the same as nothing: a judge that you serve yourself has no price a
 # token, but it takes GPUs of its own. What a GPU hour costs is for you to say; prices differ by a factor of
@@ -476,7 +476,9 @@ assert np.isclose(paper_judge.dollars, in_out)  # at Gemini's $1.25 and $10 for 
 # %% [markdown]
 # Only written traces go to the judge, so a policy that learns when *not* to think makes its own training
 # cheaper. The tokens of a reply are the largest part, and they are assumed: `plan.reply_tokens`, which counts
-# the judge's own hidden reasoning. Half of it, half of that part.
+# the judge's own hidden reasoning. Half of it, half of that part. Notebook 10 came to less with 1,000 such
+# tokens in one call: it has half of the rollouts judged, as the micro policy thinks; here it is six of ten
+# (`plan.trigger_rate`, assumed), and those too that dynamic sampling then drops.
 #
 # ## 6. How far to trust it
 # A formula is worth what it predicts. `published.toml` has runs that others have published, with what they

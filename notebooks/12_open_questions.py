@@ -58,9 +58,9 @@ study = load_study()
 
 # %% [markdown]
 # ## 1. All at a glance
-# One picture for the impatient: accuracy on reasoning of every arm of this notebook, less that of the full
-# system (`cascade`), paired by seed, with 95% intervals. The `kl` arms train on fewer families and have a
-# section of their own.
+# One picture for the impatient: accuracy on reasoning of the arms of sections 2 to 8, less that of the full
+# system (`cascade`), paired by seed, with 95% intervals. The `kl` arms train on fewer families, and section 4
+# compares them.
 
 # %%
 groups = ("alpha", "cold-start", "pass4", "rollouts", "labels", "judge-error")
@@ -618,7 +618,7 @@ plt.show()
 
 # %% [markdown]
 # ## 12. What is still open
-# Nine questions had runs. These had none, and each is an arm or two away:
+# The ten questions above had runs. These had none, and each is an arm or two away:
 #
 # - the mix of STEM and general questions in RL (`families` in an arm);
 # - labels from the model's own direct answers (notebook 05, exercise 3), in training;
