@@ -81,7 +81,7 @@ def test_the_paper_rung_in_verls_words() -> None:
         f"{ACTOR}.clip_ratio_high": 0.28, f"{ACTOR}.use_kl_loss": False, f"{ACTOR}.optim.lr": 1e-6,
         f"{ACTOR}.optim.lr_scheduler_type": "cosine", f"{ACTOR}.loss_agg_mode": "token-mean",
         "algorithm.adv_estimator": "grpo", "algorithm.norm_adv_by_std_in_grpo": False,
-        "algorithm.filter_groups.enable": True, "reward.num_workers": 1,
+        "algorithm.filter_groups.enable": True, "reward.num_workers": 1, "data.image_patch_size": None,
         "+reward.custom_reward_function.reward_kwargs.judge": PAPER.judge,
     }  # fmt: skip
     assert {name: plan.values[name] for name in expected} == expected

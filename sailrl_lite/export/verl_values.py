@@ -58,6 +58,7 @@ def plan_verl(config: RLConfig, rows: int) -> Plan:
         "data.max_response_length": config.max_new_tokens,
         "data.filter_overlong_prompts": True,
         "data.filter_overlong_prompts_workers": 16,
+        "data.image_patch_size": None,  # the processor's own, 14 or 16; verl would take 14 for all
         "data.truncation": "error",
         "data.seed": config.seed,
         "data.trust_remote_code": policy.remote_code,
