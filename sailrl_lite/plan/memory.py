@@ -164,14 +164,15 @@ def logits(setup: Setup) -> float:
     """Bytes of logits in an update.
 
     TRL's fused head holds one tile at a time, and the head's gradient in four bytes where it is trained.
-    Without it: logits, their copy divided by the temperature, their log-softmax and a gradient.
+    Without it: logits and a gradient, in two bytes each, of the prompt too (EasyR1, verl).
     """
-    positions = setup.device_batch * setup.longest_completion
     if setup.fused:
+        positions = setup.device_batch * setup.longest_completion
         tile = min(positions * setup.shape.vocabulary, _TILE) * 2
         head = 4 * setup.shape.vocabulary * setup.shape.text.width if setup.weights == "full" else 0
         return float(tile + head)
-    return 4.0 * positions * setup.shape.vocabulary * 2
+    positions = setup.device_batch * (setup.longest_prompt + setup.longest_completion)
+    return 2.0 * positions * setup.shape.vocabulary * 2
 
 
 def _bytes(setup: Setup) -> int:
