@@ -27,8 +27,23 @@ ENV = os.environ | {
     "HF_HUB_OFFLINE": "1",
     "PYTHONPATH": str(ROOT),
 }
-SFT = {"batch": 8, "captions": 0, "learning_rate": "1e-4", "checkpoint": "shipped", "save_every": 1}
-RL = {"prompts": 4, "rollouts": 4, "updates": 1, "save_every": 1, "families": "add,read_bar"}
+# An update is computed in pieces, as on the rungs with GPUs.
+SFT = {
+    "batch": 8,
+    "device_batch": 2,
+    "captions": 0,
+    "learning_rate": "1e-4",
+    "checkpoint": "shipped",
+    "save_every": 1,
+}
+RL = {
+    "prompts": 4,
+    "rollouts": 4,
+    "updates": 1,
+    "device_batch": 4,
+    "save_every": 1,
+    "families": "add,read_bar",
+}
 
 
 def run(kind, sharding, out, steps, settings, *more):
