@@ -293,6 +293,21 @@ def test_saved_adapters_load_beside_their_base_or_are_added_into_it(hub, tmp_pat
         load_policy(folder, LORA)
 
 
+def test_adapters_of_others_lose_their_dropout_and_other_kinds_are_refused(qwen, tmp_path):
+    folder = save_checkpoint(*load_policy(qwen, LORA, train=True), tmp_path / "policy")
+    file = folder / "adapter_config.json"
+    own = json.loads(file.read_text())
+    file.write_text(json.dumps(own | {"lora_dropout": 0.1}))
+    policy, _ = load_policy(folder, LORA, train=True)
+    assert not any(module.p for module in policy.modules() if isinstance(module, torch.nn.Dropout))
+    other = {"peft_type": "IA3", "target_modules": ["q_proj"], "feedforward_modules": []}
+    file.write_text(json.dumps(other | {"base_model_name_or_path": str(qwen)}))
+    for train in (False, True):
+        with pytest.raises(SailRLError, match=r"of the kind IA3, .*--checkpoint") as told:
+            load_policy(folder, LORA, train)
+        assert "\n" not in str(told.value)
+
+
 def test_the_reference_is_the_policy_with_its_adapters_as_they_were(qwen, inputs_of):
     policy, processor = load_policy(qwen, LORA, train=True)
     assert reference_of(policy) is policy and list(policy.peft_config) == ["default"]

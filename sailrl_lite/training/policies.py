@@ -313,16 +313,23 @@ def _new_adapters(settings: PolicyConfig) -> LoraConfig:
     )
 
 
-def _saved_adapters(folder: Path) -> PeftConfig | None:
+def _saved_adapters(folder: Path) -> LoraConfig | None:
     """The configuration of the adapters in a folder; None where it holds weights."""
     if not (folder / _ADAPTERS).is_file():
         return None
     try:
         saved = PeftConfig.from_pretrained(folder)
-        saved.inference_mode = False
-        return saved
     except Exception as error:  # whatever a damaged file makes the library raise
         raise unreadable(folder, error) from error
+    if not isinstance(saved, LoraConfig):
+        kind = type(saved).__name__.removesuffix("Config")
+        raise SailRLError(
+            f"the adapters in {folder} are of the kind {kind}, and only LoRA's are known here; "
+            "add them into their weights, or name another with --checkpoint"
+        )
+    saved.inference_mode = False
+    saved.lora_dropout = 0.0  # those of others may have some; rollouts and training must be of one policy
+    return saved
 
 
 def _check_packages(settings: PolicyConfig) -> None:
