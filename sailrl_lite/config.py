@@ -178,6 +178,7 @@ class SFTConfig(Settings):
         if errors > 1 + 1e-9:
             raise SailRLError(f"a trace holds one error at most: lower the rates of noise, {errors:g} in all")
         device_rows("batch", self.batch, self.engine.processes, self.device_batch)
+        check_four_bits(self.policy, self.engine)
 
 
 @dataclass(frozen=True)
@@ -297,6 +298,11 @@ class RLConfig(Settings):
             )
         update = self.prompts * self.rollouts // self.updates
         device_rows("prompts x rollouts / updates", update, self.engine.processes, self.device_batch)
+        if (
+            self.engine.trainer == "trl"
+        ):  # of verl, `sailrl_lite.export.verl_values.refuse` says what it lacks
+            check_four_bits(self.policy, self.engine)
+            check_sampler(self.policy, self.engine)
         if self.filtered and self.data:
             raise SailRLError(
                 "pass_low and pass_high choose among problems of the micro-world; "
@@ -413,6 +419,44 @@ def device_rows(what: str, rows: int, processes: int, device_batch: int) -> int:
             f"device_batch must divide the {each} rows of an update on a device, not be {device_batch}"
         )
     return device_batch or each
+
+
+def check_four_bits(policy: PolicyConfig, engine: EngineConfig) -> None:
+    """Raise SailRLError where weights in four bits are to be sharded."""
+    if policy.weights == "4bit" and engine.sharding != "none":
+        raise SailRLError(
+            f"weights in four bits cannot be sharded by {engine.sharding}; "
+            "set engine.sharding=none, or policy.weights=lora"
+        )
+
+
+def check_rounding(policy: PolicyConfig, engine: EngineConfig) -> None:
+    """Raise SailRLError where updates would be lost by rounding."""
+    if policy.weights == "full" and policy.dtype == "bfloat16" and engine.sharding == "none":
+        raise SailRLError(
+            "updates of all weights are lost by rounding in bfloat16 (a sharded engine keeps them exact); "
+            "set policy.dtype=float32, or policy.weights=lora"
+        )
+
+
+def check_sampler(policy: PolicyConfig, engine: EngineConfig) -> None:
+    """Raise SailRLError where vLLM is to sample what it cannot."""
+    if engine.sampler != "vllm":
+        return
+    if policy.weights == "4bit":
+        raise SailRLError(
+            "weights in four bits cannot be pushed to vLLM; "
+            "set engine.sampler=transformers or policy.weights=lora"
+        )
+    if engine.vllm == "server" and engine.vllm_gpus > 1:
+        raise SailRLError(
+            "engine.vllm_gpus is of a colocated vLLM; start a server with `--tensor-parallel-size` instead"
+        )
+    if engine.vllm == "colocate" and engine.processes % engine.vllm_gpus:
+        raise SailRLError(
+            f"engine.vllm_gpus must divide engine.processes, not be {engine.vllm_gpus} of "
+            f"{engine.processes}: a colocated vLLM is split over GPUs that train"
+        )
 
 
 def checkpoint_of(config: RLConfig | JudgeConfig | SFTConfig | EvaluateConfig) -> Path:

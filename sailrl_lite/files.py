@@ -44,7 +44,7 @@ def write_bytes(path: str | Path, data: bytes) -> None:
 def read_toml(file: Path, what: str) -> dict[str, Any]:
     """The table in a TOML file; `what` it holds is named in the SailRLError if it cannot be read."""
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
+        return tomllib.loads(file.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise SailRLError(f"cannot read {what} in {file}: {error.strerror}") from error
     except ValueError as error:

@@ -70,7 +70,7 @@ class Settings:
         Raises:
             SailRLError: an unknown name (the message suggests the nearest), or a text of the wrong type.
         """
-        known = self.flat()
+        known = type(self)().flat()  # a value has the type of its default
         read: dict[str, Any] = {}
         parts: dict[str, dict[str, Any]] = {}
         for name, text in values.items():
@@ -88,13 +88,43 @@ def as_texts(table: Mapping[str, Any]) -> dict[str, str]:
     >>> as_texts({"steps": 3, "noise": {"slip": 0.3}, "families": ["add", "angle"]})
     {'steps': '3', 'noise.slip': '0.3', 'families': 'add,angle'}
     """
-    texts: dict[str, str] = {}
+    entries = flat_table(table).items()
+    return {name: ",".join(map(str, v)) if isinstance(v, list) else str(v) for name, v in entries}
+
+
+def flat_table(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Every entry of nested tables by its name; one that holds an empty table has that as its value.
+
+    >>> flat_table({"steps": 3, "noise": {"slip": 0.3}, "policy": {}})
+    {'steps': 3, 'noise.slip': 0.3, 'policy': {}}
+    """
+    flat: dict[str, Any] = {}
     for key, value in table.items():
-        if isinstance(value, Mapping):
-            texts |= {f"{key}.{name}": text for name, text in as_texts(value).items()}
-        else:
-            texts[key] = ",".join(map(str, value)) if isinstance(value, list) else str(value)
-    return texts
+        inner = flat_table(value) if isinstance(value, Mapping) else {}
+        flat |= {f"{key}.{name}": entry for name, entry in inner.items()} or {key: value}
+    return flat
+
+
+def check_type(name: str, value: Any, like: Any) -> None:
+    """Raise SailRLError unless a value of a TOML file is of the type of the default `like`.
+
+    A setting whose default is None is a number, or the text "none".
+    """
+    whole, number = isinstance(value, int), isinstance(value, int | float)
+    if isinstance(like, bool):
+        fits, kind = isinstance(value, bool), "true or false"
+    elif isinstance(like, int):
+        fits, kind = whole and not isinstance(value, bool), "a whole number"
+    elif isinstance(like, float):
+        fits, kind = number and not isinstance(value, bool), "a number"
+    elif like is None:
+        fits, kind = (number and not isinstance(value, bool)) or value == "none", 'a number, or "none"'
+    elif isinstance(like, tuple):
+        fits, kind = isinstance(value, list) and all(isinstance(v, str) for v in value), "a list of texts"
+    else:
+        fits, kind = isinstance(value, str), "a text"
+    if not fits:
+        raise SailRLError(f"{name} must be {kind}, not {value!r}")
 
 
 def _parts(settings: Settings) -> dict[str, Any]:
@@ -110,7 +140,7 @@ def _read(name: str, text: str, like: Any) -> Any:
         if isinstance(like, int | float):
             return type(like)(text)
         if like is None:
-            return float(text)
+            return None if text.lower() == "none" else float(text)
         if isinstance(like, tuple):
             return tuple(part.strip() for part in text.split(",") if part.strip())
         if isinstance(like, str):

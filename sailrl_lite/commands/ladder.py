@@ -11,9 +11,9 @@ from sailrl_lite.commands.options import (
     configured,
     given,
 )
-from sailrl_lite.config import EvaluateConfig, RLConfig
+from sailrl_lite.config import EvaluateConfig, RLConfig, SFTConfig, check_rounding
 from sailrl_lite.errors import SailRLError
-from sailrl_lite.rungs import SECTIONS, origins, read_rung
+from sailrl_lite.rungs import SECTIONS, config_of, origins, read_rung
 from sailrl_lite.text import columns
 
 # -------------------- config show
@@ -33,6 +33,10 @@ def add_config(subparsers: Subparsers) -> None:
 
 def run_config_show(args: argparse.Namespace) -> int:
     rung, kind, said = read_rung(args.rung), SECTIONS[args.section], given(args)
+    config = config_of(rung, kind).with_values(said)
+    config.check()
+    if isinstance(config, RLConfig | SFTConfig):
+        check_rounding(config.policy, config.engine)
     rows = [(name, _shown(value), source, why) for name, value, source, why in origins(rung, kind, said)]
     print(f"# {rung.name}: {rung.about}")
     print(columns(rows))

@@ -6,7 +6,7 @@ rests on. What a file leaves out has its usual value, which is the preview rung'
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,7 +21,7 @@ from sailrl_lite.config import (
 )
 from sailrl_lite.errors import SailRLError, suggest
 from sailrl_lite.files import read_toml
-from sailrl_lite.settings import Settings, as_texts
+from sailrl_lite.settings import Settings, as_texts, check_type, flat_table
 
 RUNGS = ("preview", "single-gpu", "node", "paper")
 Config = TypeVar("Config", bound=Settings)
@@ -63,21 +63,30 @@ def read_rung(name: str) -> Rung:
         raise SailRLError(f"unknown rung {name!r}; {suggest(name, RUNGS)}, or a .toml file of your own")
     file = Path(name) if own_file else Path(__file__).parent / f"{name}.toml"
     table = read_toml(file, f"the rung {name}")
-    known = {f"{part}.{f.name}" for part, kind in _PARTS.items() for f in fields(kind)}  # type: ignore[arg-type]
-    for section, kind in SECTIONS.items():
-        known |= {f"{section}.{setting}" for setting in kind().flat()}
-    values: dict[str, str] = {}
+    known: dict[str, Any] = {}
+    for section, kind in (SECTIONS | _PARTS).items():
+        known |= {f"{section}.{setting}": usual for setting, usual in kind().flat().items()}
+    about, why = table.pop("about", ""), table.pop("why", {})
     for section, entries in table.items():
-        if section in ("about", "why"):
-            continue
-        if section not in SECTIONS | _PARTS or not isinstance(entries, dict):
+        if section not in SECTIONS | _PARTS:
             raise SailRLError(f"{file} has no section {section!r}; {suggest(section, SECTIONS | _PARTS)}")
-        values |= {f"{section}.{key}": text for key, text in as_texts(entries).items()}
-    why = as_texts(table.get("why", {}))
-    for entry in (*values, *why):
+        if not isinstance(entries, dict):
+            raise SailRLError(f"{file}: {section} is a section, so write [{section}] and its entries below")
+    if not isinstance(why, dict):
+        raise SailRLError(f"{file}: why is a section, so write [why] and its entries below")
+    given, why = flat_table({name: part for name, part in table.items() if part}), flat_table(why)
+    for entry in (*given, *why):
         if entry not in known:
             raise SailRLError(f"{file} has an entry {entry!r} that is none; {suggest(entry, known)}")
-    rung = Rung(name, str(table.get("about", "")), values, why)
+    try:
+        check_type("about", about, "")
+        for entry, value in given.items():
+            check_type(entry, value, known[entry])
+        for entry, text in why.items():
+            check_type(f"why.{entry}", text, "")
+    except SailRLError as error:
+        raise SailRLError(f"{file}: {error}") from None
+    rung = Rung(name, about, as_texts(given), why)
     for kind in SECTIONS.values():
         try:
             config_of(rung, kind).check()

@@ -35,7 +35,7 @@ from safetensors.torch import load_file
 from transformers import AutoTokenizer, BitsAndBytesConfig
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
-from sailrl_lite.config import EngineConfig, PolicyConfig
+from sailrl_lite.config import EngineConfig, PolicyConfig, check_four_bits, check_rounding
 from sailrl_lite.errors import SailRLError
 from sailrl_lite.pictures import upright
 from sailrl_lite.training import custom
@@ -100,16 +100,8 @@ class HubProcessor(MicroProcessor):
 
 def check_policy(settings: PolicyConfig, engine: EngineConfig) -> None:
     """Raise SailRLError where these weights cannot be trained on this engine."""
-    if settings.weights == "4bit" and engine.sharding != "none":
-        raise SailRLError(
-            f"weights in four bits cannot be sharded by {engine.sharding}; "
-            "set engine.sharding=none, or policy.weights=lora"
-        )
-    if settings.weights == "full" and settings.dtype == "bfloat16" and engine.sharding == "none":
-        raise SailRLError(
-            "updates of all weights are lost by rounding in bfloat16 (a sharded engine keeps them exact); "
-            "set policy.dtype=float32, or policy.weights=lora"
-        )
+    check_four_bits(settings, engine)
+    check_rounding(settings, engine)
     _check_packages(settings)
 
 

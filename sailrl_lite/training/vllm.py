@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from PIL import Image
 
-from sailrl_lite.config import EngineConfig, PolicyConfig, RLConfig
+from sailrl_lite.config import EngineConfig, PolicyConfig, RLConfig, check_sampler
 from sailrl_lite.errors import SailRLError
 
 _INSTALL = "install it with `pip install 'sailrl-lite[gpu]'`, or set engine.sampler=transformers"
@@ -25,20 +25,7 @@ def check_vllm(policy: PolicyConfig, engine: EngineConfig) -> None:
     """
     if engine.sampler != "vllm":
         return
-    if policy.weights == "4bit":
-        raise SailRLError(
-            "weights in four bits cannot be pushed to vLLM; "
-            "set engine.sampler=transformers or policy.weights=lora"
-        )
-    if engine.vllm == "server" and engine.vllm_gpus > 1:
-        raise SailRLError(
-            "engine.vllm_gpus is of a colocated vLLM; start a server with `--tensor-parallel-size` instead"
-        )
-    if engine.vllm == "colocate" and engine.processes % engine.vllm_gpus:
-        raise SailRLError(
-            f"engine.vllm_gpus must divide engine.processes, not be {engine.vllm_gpus} of "
-            f"{engine.processes}: a colocated vLLM is split over GPUs that train"
-        )
+    check_sampler(policy, engine)
     if importlib.util.find_spec("vllm") is None:
         raise SailRLError(f"engine.sampler=vllm needs vLLM; {_INSTALL}")
     if engine.vllm == "server":
