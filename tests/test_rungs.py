@@ -1,98 +1,117 @@
-"""Rung files and `config show`: what is wrong is named, whether a file or --set says it."""
+"""The four rungs: one schema, every value of the account, where a value comes from, what is refused."""
 
+import math
 from pathlib import Path
 
 import pytest
 
 from sailrl_lite.cli import main
-from sailrl_lite.config import PolicyConfig, RLConfig
+from sailrl_lite.config import CLIP_HIGH, CLIP_LOW, RLConfig, SFTConfig
 from sailrl_lite.errors import SailRLError
-from sailrl_lite.rungs import RUNGS, config_of, read_rung
+from sailrl_lite.rungs import RUNGS, SECTIONS, config_of, origins, read_rung
+
+ACCOUNT = {
+    SFTConfig: {
+        "checkpoint": "BytedanceDouyinContent/SAIL-VL2-8B", "steps": math.ceil(400_000 / 1024), "batch": 1024,
+        "max_tokens": 20_000, "learning_rate": 1e-6, "policy.weights": "full", "engine.processes": 64,
+    },
+    RLConfig: {
+        "steps": math.ceil(3 * 70_000 / 256), "epochs": 3, "prompts": 256, "rollouts": 5, "updates": 5,
+        "learning_rate": 1e-6, "max_prompt_tokens": 16 * 1024, "max_new_tokens": 4 * 1024, "kl": 0.0,
+        "reward": "cascade", "alpha": 0.9, "clip": "asymmetric", "scale": "none", "policy.weights": "full",
+        "engine.processes": 64, "engine.trainer": "verl",
+    },
+}  # fmt: skip
 
 
-def rung_of(folder: Path, text: str) -> str:
-    file = folder / "own.toml"
-    file.write_text(text, encoding="utf-8")
-    return str(file)
+@pytest.mark.parametrize("kind", ACCOUNT)
+def test_the_paper_rung_has_every_value_of_the_account(kind: type) -> None:
+    values = config_of("paper", kind).flat()
+    assert {name: values[name] for name in ACCOUNT[kind]} == ACCOUNT[kind]
+    assert (CLIP_LOW, CLIP_HIGH) == (0.20, 0.28)
 
 
-@pytest.mark.parametrize("section", ["sft", "rl", "evaluate", "judge", "plan"])
+def test_an_update_is_of_256_rollouts() -> None:
+    paper = config_of("paper", RLConfig)
+    assert paper.prompts * paper.rollouts // paper.updates == 256
+
+
+@pytest.mark.parametrize("kind", ACCOUNT)
+def test_every_value_of_the_paper_rung_says_what_it_rests_on(kind: type) -> None:
+    rows = origins(read_rung("paper"), kind, {})
+    assert [name for name, _, _, why in rows if not why] == []
+    said = {name: why for name, _, _, why in rows}
+    silent = {name for name, why in said.items() if why.startswith("the account is silent")}
+    assert {"seed", "policy.dtype", "engine.sharding", "device_batch"} <= silent
+    assert not silent & set(ACCOUNT[kind])
+
+
 @pytest.mark.parametrize("rung", RUNGS)
-def test_every_rung_is_shown(rung, section, capsys):
-    assert main(["config", "show", section, "--rung", rung]) == 0
-    assert f"# {rung}: " in capsys.readouterr().out
+def test_a_rung_fills_in_the_one_schema(rung: str) -> None:
+    for kind in SECTIONS.values():
+        config = config_of(rung, kind)
+        config.check()
+        assert type(config) is kind and set(config.flat()) == set(kind().flat())
+
+
+def test_a_value_comes_from_what_is_given_else_the_rung_else_the_default() -> None:
+    rows = origins(read_rung("paper"), RLConfig, {"rollouts": "8", "seed": "3"})
+    table = {name: (value, source, why) for name, value, source, why in rows}
+    assert table["rollouts"] == (8, "given", "") and table["seed"] == (3, "given", "")
+    assert table["epochs"] == (3, "rung paper", "the account: 3")
+    assert table["policy.weights"][1] == "default"
+
+
+def test_the_command_prints_all_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "show", "--rung", "paper", "--set", "steps=100"]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].startswith("# paper: ") and len(printed) == 1 + len(RLConfig().flat())
+    lines = {line.split()[0]: line.split(maxsplit=1)[1] for line in printed[1:]}
+    assert lines["steps"].split() == ["100", "given"]
+    assert lines["rollouts"].split(maxsplit=3) == ["5", "rung", "paper", "the account: 5"]
+    assert main(["config", "show", "sft", "--rung", "node"]) == 0
+    assert "Qwen/Qwen2.5-VL-7B-Instruct" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[rll]\nsteps = 1", "no section 'rll'; did you mean 'rl'?"),
-        ("[rl]\nstep = 1", "'rl.step' that is none; did you mean 'rl.steps'?"),
-        ("[rl.steps.more]\nx = 1", "'rl.steps.more.x' that is none"),
-        ("[rl.bogus]", "'rl.bogus' that is none"),
-        ("[rl.steps]", "rl.steps must be a whole number, not {}"),
-        ("[rl]\njudge = {}", "rl.judge must be a text, not {}"),
-        ("[rl]\njudge = ['exact']", "rl.judge must be a text, not ['exact']"),
-        ("[rl]\nfamilies = 'add'", "rl.families must be a list of texts"),
-        ("[rl]\nsteps = true", "rl.steps must be a whole number, not True"),
-        ("[rl]\nsteps = 3.0", "rl.steps must be a whole number"),
-        ("[rl]\nsteps = '3'", "rl.steps must be a whole number, not '3'"),
-        ("[rl]\nalpha = true", 'rl.alpha must be a number, or "none", not True'),
-        ("[rl]\nalpha = nan", "alpha must lie in [0, 1], not nan"),
-        ("[rl]\nkl = inf", "kl must lie in [0, 100], not inf"),
-        ("[policy]\nremote_code = 1", "policy.remote_code must be true or false, not 1"),
-        ("rl = 'x'", "rl is a section, so write [rl]"),
-        ("[[rl]]\nsteps = 1", "rl is a section, so write [rl]"),
-        ("about = 3", "about must be a text, not 3"),
-        ("why = 'x'", "why is a section, so write [why]"),
-        ("[why]\n'rl.step' = 'x'", "did you mean 'rl.steps'?"),
-        ("[why]\n'rl.steps' = 4", "why.rl.steps must be a text, not 4"),
-        ("[policy]\nweights = '4bit'\n[engine]\nsampler = 'vllm'", "cannot be pushed to vLLM"),
+        ("[rl]\nlearning_rat = 1e-6\n", "'rl.learning_rat' that is none; did you mean 'rl.learning_rate'"),
+        ("[engine]\nproceses = 4\n", "did you mean 'engine.processes'"),
+        ("[engin]\nprocesses = 4\n", "no section 'engin'; did you mean 'engine'"),
+        ("[why]\nrl.step = 'few'\n", "did you mean 'rl.steps'"),
+        ("[rl]\nsteps = 'many'\n", "steps"),
+        ("[rl]\nrollouts = 1\n", "rollouts must lie in"),
+        ("[engine]\nsampler = 'vlm'\n", "vllm"),
+        ("steps = 4\n", "no section 'steps'"),
+        ("[rl\n", "TOML"),
     ],
 )
-def test_a_wrong_entry_of_a_file_is_named_with_the_file(text, words, tmp_path, capsys):
-    file = rung_of(tmp_path, text)
-    assert main(["config", "show", "--rung", file]) == 2
-    said = capsys.readouterr().err
-    assert words in said and file in said and said.count("\n") == 1
+def test_a_wrong_entry_of_a_file_of_ones_own_is_named(text: str, words: str, tmp_path: Path) -> None:
+    own = tmp_path / "mine.toml"
+    own.write_text(text)
+    with pytest.raises(SailRLError) as told:
+        read_rung(str(own))
+    assert words in str(told.value) and str(own) in str(told.value) and "\n" not in str(told.value)
 
 
-def test_a_file_of_a_windows_editor_is_read(tmp_path):
-    assert config_of(rung_of(tmp_path, "\ufeff[rl]\r\nsteps = 2\r\n"), RLConfig).steps == 2
-
-
-def test_a_file_says_a_value_of_every_type(tmp_path):
-    text = "[rl]\nsteps = 2\nkl = 1\nfamilies = ['add', 'angle']\npass_low = 'none'\n[rl.policy]\nweights='lora'"
-    config = config_of(rung_of(tmp_path, text), RLConfig)
-    assert config == RLConfig(steps=2, kl=1.0, families=("add", "angle"), policy=PolicyConfig(weights="lora"))
-    rung = read_rung(rung_of(tmp_path, "about = 'mine'\n[why]\n'rl.steps' = 'short'"))
-    assert rung.about == "mine" and rung.why == {"rl.steps": "short"} and not rung.values
-
-
-def test_what_is_none_by_default_can_be_so_again():
-    paper = config_of("paper", RLConfig)
-    assert paper.alpha == 0.9 and paper.with_values({"alpha": "None"}).alpha is None
-    with pytest.raises(SailRLError, match="'alpha' cannot be 'null'; the default is None"):
-        paper.with_values({"alpha": "null"})
+def test_a_file_of_ones_own_is_a_rung(tmp_path: Path) -> None:
+    own = tmp_path / "mine.toml"
+    own.write_text('about = "half a node"\n[engine]\nprocesses = 4\nsharding = "fsdp2"\n')
+    assert config_of(read_rung(str(own)), RLConfig).engine.processes == 4
 
 
 @pytest.mark.parametrize(
-    ("values", "words"),
+    ("command", "words"),
     [
-        ("alpha=nan", "alpha must lie in [0, 1], not nan"),
-        ("rollouts=1", "rollouts must lie in [2, 1000], not 1"),
-        ("reward=Cascade", "did you mean cascade?"),
-        ("engine.processes=3", "prompts must be a multiple of engine.processes"),
-        ("policy.weights=8bit", "policy.weights cannot be '8bit'"),
-        ("policy.dtype=bfloat16", "lost by rounding in bfloat16"),
-        ("policy.weights=4bit engine.sharding=zero3", "cannot be sharded by zero3"),
-        ("policy.weights=4bit engine.sampler=vllm", "cannot be pushed to vLLM"),
-        ("engine.sampler=vllm engine.vllm_gpus=2", "must divide engine.processes, not be 2 of 1"),
-        ("engine.sampler=vllm engine.vllm=server engine.vllm_gpus=2", "--tensor-parallel-size"),
+        (["rl", "--rung", "nodes"], "did you mean 'node'"),
+        (["sft", "--rung", "paper", "--set", "learning_rat=1e-5"], "did you mean 'learning_rate'"),
+        (["evaluate", "--rung", "node", "--set", "max_new_token=5"], "did you mean 'max_new_tokens'"),
     ],
 )
-def test_what_could_not_run_is_not_shown(values, words, capsys):
-    given = [word for value in values.split() for word in ("--set", value)]
-    assert main(["config", "show", "rl", *given]) == 2
-    said = capsys.readouterr()
-    assert words in said.err and said.err.count("\n") == 1 and not said.out
+def test_a_wrong_name_on_the_command_line_is_named(
+    command: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(command) == 2
+    told = capsys.readouterr().err
+    assert words in told and told.count("\n") == 1
