@@ -18,6 +18,7 @@ from transformers import TrainerCallback
 
 from sailrl_lite.cli import main
 from sailrl_lite.config import SHIPPED, EngineConfig, PolicyConfig, RLConfig, SFTConfig
+from sailrl_lite.curation.passrate import MicroSampler, _picture
 from sailrl_lite.curation.schema import Row, write_rows
 from sailrl_lite.errors import SailRLError
 from sailrl_lite.training import policies
@@ -136,7 +137,8 @@ def test_a_name_of_the_hub_is_a_folder_once_downloaded(qwen, monkeypatch):
     assert (own.base_model_name_or_path, own.revision) == ("Qwen/Qwen2.5-VL-3B-Instruct", "v1")
 
 
-def test_a_name_that_is_nowhere_is_an_error_in_one_line():
+def test_a_name_that_is_nowhere_is_an_error_in_one_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # a user's clone may hold such a run
     with pytest.raises(SailRLError) as error:
         load_policy("nobody/no-such-policy")
     message = str(error.value)
@@ -291,6 +293,19 @@ def test_saved_adapters_load_beside_their_base_or_are_added_into_it(hub, tmp_pat
     file.write_bytes(file.read_bytes()[:200])
     with pytest.raises(SailRLError, match="cannot be read"):
         load_policy(folder, LORA)
+
+
+def test_a_policy_of_adapters_is_asked_and_filters_by_pass_rate(qwen, tmp_path, capsys):
+    """Large pictures reach it as they are, not in the micro-world's size."""
+    folder = save_checkpoint(*load_policy(qwen, LORA, train=True), tmp_path / "policy")
+    stem = replace(row("one", size=(300, 200)), needs_thinking=True)
+    sampler = MicroSampler(folder, max_new_tokens=3)
+    assert _picture(stem, load_policy(folder)[1]).size == (300, 200)
+    assert sampler([stem], 2, seed=0) == sampler([stem], 2, seed=0)
+    Image.new("RGB", (300, 200)).save(tmp_path / "one.png")
+    asked = ["ask", str(tmp_path / "one.png"), "How many?", "--checkpoint", str(folder)]
+    assert main([*asked, "--max-new-tokens", "3", "-n", "2"]) == 0
+    assert capsys.readouterr().out.count("\n\n") == 1
 
 
 def test_adapters_of_others_lose_their_dropout_and_other_kinds_are_refused(qwen, tmp_path):

@@ -73,26 +73,33 @@ def add_ask(subparsers: Subparsers) -> None:
     parser = add_parser(
         subparsers, "ask", "ask a policy a question about a picture of your own",
         "The micro policy knows the micro-world only: pictures of 112 x 56 pixels (others are fitted into "
-        "that) and the questions of its families.",
+        "that) and the questions of its families. A larger one needs more --max-new-tokens.",
     )  # fmt: skip
     parser.add_argument("image", type=Path, metavar="IMAGE", help="the picture")
     parser.add_argument("question", metavar="QUESTION", help="such as 'How high is the red bar?'")
     add_policy_options(parser)
     parser.add_argument("-n", type=int, default=1, help="how many responses")
+    parser.add_argument("--max-new-tokens", type=int, default=64, help="of a response")
     parser.set_defaults(run=run_ask)
 
 
 def run_ask(args: argparse.Namespace) -> int:
-    from sailrl_lite.training.models import knows, load_checkpoint
+    from PIL import Image
+
+    from sailrl_lite.pictures import FORMATS
+    from sailrl_lite.training.models import knows
+    from sailrl_lite.training.policies import load_policy
     from sailrl_lite.training.rollout import respond
     from sailrl_lite.world.scenes import read_picture
 
     check_seed(args.seed)
-    picture = read_picture(args.image)
-    policy, processor = load_checkpoint(args.checkpoint or SHIPPED)
+    read_picture(args.image)  # a file that is none is named before the policy is loaded
+    policy, processor = load_policy(args.checkpoint or SHIPPED)
+    with Image.open(args.image, formats=FORMATS) as image:
+        picture = processor.shown(image)
     unknown = [word for word in args.question.split() if not knows(processor, word)]
     if unknown:
         print(f"note: the policy has never seen {', '.join(unknown)}", file=sys.stderr)
-    options = dict(n=args.n, temperature=args.temperature, seed=args.seed)
+    options = dict(n=args.n, max_new_tokens=args.max_new_tokens, temperature=args.temperature, seed=args.seed)
     print("\n\n".join(respond(policy, processor, [args.question], [picture], **options)[0]))
     return 0

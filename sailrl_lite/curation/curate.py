@@ -113,7 +113,7 @@ def curate_rl(
     Raises:
         SailRLError: as in `curate_sft`.
     """
-    sampler = None if checkpoint is None else _sampler(checkpoint)
+    sampler = None if checkpoint is None else _sampler(checkpoint, max_new_tokens=options.max_new_tokens)
     accuracy = _direct_accuracy(out, checkpoint or "", options)
     known = References(read_references(references)) if references else None
     steps = rl_steps(options, sampler, out / SCORES, known, accuracy)
@@ -121,15 +121,15 @@ def curate_rl(
     return _curate(source, out, steps, settings, workers, bar)
 
 
-def _sampler(checkpoint: str, prefill: str = "") -> MicroSampler:
-    return MicroSampler(Path(checkpoint) if checkpoint else SHIPPED, prefill=prefill)
+def _sampler(checkpoint: str, **options: Any) -> MicroSampler:
+    return MicroSampler(Path(checkpoint) if checkpoint else SHIPPED, **options)
 
 
 def _direct_accuracy(out: Path, checkpoint: str, options: SFTOptions | RLOptions) -> DirectAccuracy | None:
     """Who says how often direct answers are right, where labels depend on it."""
     if options.label != "accuracy":
         return None
-    return PassRate(_sampler(checkpoint, NEVER_THINK), out / SCORES, seed=options.seed).rates
+    return PassRate(_sampler(checkpoint, prefill=NEVER_THINK), out / SCORES, seed=options.seed).rates
 
 
 def _curate(

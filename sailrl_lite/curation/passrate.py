@@ -24,7 +24,6 @@ from sailrl_lite.curation.schema import Row
 from sailrl_lite.errors import SailRLError
 from sailrl_lite.pictures import data_url
 from sailrl_lite.response import parse_response
-from sailrl_lite.world.scenes import fit
 
 
 class Sampler(Protocol):
@@ -104,7 +103,7 @@ class PassRate:
 
 @dataclass(frozen=True)
 class MicroSampler:
-    """The micro policy of a checkpoint's folder, in this process; it is loaded when it is first asked.
+    """The policy of a checkpoint's folder, in this process; it is loaded when it is first asked.
 
     What cannot be asked (a question of more than 1,000 characters, or with a token of the chat template in
     it) gets empty responses. The tries of a row depend on the rows that are asked with it.
@@ -128,25 +127,26 @@ class MicroSampler:
 
     @functools.cached_property
     def _loaded(self) -> tuple[Any, Any]:
-        from sailrl_lite.training.models import load_checkpoint
+        from sailrl_lite.training.policies import load_policy
 
-        return load_checkpoint(self.folder)
+        return load_policy(self.folder)
 
     def __call__(self, rows: Sequence[Row], tries: int, seed: int) -> list[list[str]]:
-        from sailrl_lite.training.models import SPECIAL
         from sailrl_lite.training.rollout import respond
 
+        policy, processor = self._loaded
+        special = processor.special_tokens()
         asked = [
             row
             for row in rows
-            if len(row.question) <= 1000 and not any(token in row.question for token in SPECIAL)
+            if len(row.question) <= 1000 and not any(token in row.question for token in special)
         ]
         if not asked:
             return [[""] * tries for _ in rows]
-        questions, pictures = [row.question for row in asked], [_picture(row) for row in asked]
+        questions, pictures = [row.question for row in asked], [_picture(row, processor) for row in asked]
         options: dict[str, Any] = dict(max_new_tokens=self.max_new_tokens, temperature=self.temperature)
         texts = respond(
-            *self._loaded, questions, pictures, tries, self.prefill, seed=_seed(seed, asked), **options
+            policy, processor, questions, pictures, tries, self.prefill, seed=_seed(seed, asked), **options
         )
         found = {
             row.id: [self.prefill + text for text in some] for row, some in zip(asked, texts, strict=True)
@@ -229,10 +229,11 @@ def _hash_of_files(folder: Path) -> str:
     return total.hexdigest()[:16]
 
 
-def _picture(row: Row) -> Image.Image:
-    """The picture of a row as the micro policy takes it."""
+def _picture(row: Row, processor: Any) -> Image.Image:
+    """The picture of a row as the policy of this processor takes it."""
     with Image.open(io.BytesIO(row.image)) as image:
-        return fit(image)
+        shown: Image.Image = processor.shown(image)
+        return shown
 
 
 def _message(row: Row) -> list[dict[str, Any]]:

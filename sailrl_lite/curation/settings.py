@@ -54,6 +54,7 @@ class RLOptions(Settings):
         direct: with "accuracy", the share of right direct answers from which on thinking is not needed.
         tries, low, high: STEM rows stay if the share of right ones among `tries` lies strictly between; a
             `low` under 0 keeps those that are never right, a `high` over 1 those that always are.
+        max_new_tokens: of a try; a large policy needs more than the micro one.
         stem, general: the mix; the account's is 50 to 20. 0 leaves a part out.
         overlaps: what becomes of rows that are in an evaluation set, "report" or "drop".
         test: the share of rows that are held out.
@@ -66,6 +67,7 @@ class RLOptions(Settings):
     tries: int = 4
     low: float = 0.0
     high: float = 1.0
+    max_new_tokens: int = 64
     stem: float = 50.0
     general: float = 20.0
     overlaps: Mode = "report"
@@ -78,6 +80,7 @@ class RLOptions(Settings):
         "tries": (1, 1000),
         "low": (-1, 1),
         "high": (0, 2),
+        "max_new_tokens": (1, 10**6),
         "stem": (0, 10**6),
         "general": (0, 10**6),
         "test": (0, 1),
