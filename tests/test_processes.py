@@ -138,18 +138,20 @@ def test_another_number_of_processes_may_go_on_but_not_with_sharded_weights(tmp_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kl", ["0", "0.1"])
-def test_an_update_of_two_processes_is_that_of_one_for_the_same_rollouts(tmp_path, kl):
+@pytest.mark.parametrize(("kl", "refills"), [("0", 0), ("0.1", 0), ("0", 1)])
+def test_an_update_of_two_processes_is_that_of_one_for_the_same_rollouts(tmp_path, kl, refills):
     """Tolerance: of each weight's gradient 1e-4 of its largest entry (seen: 2e-6), of metrics 1e-5."""
+    given = [f"kl={kl}", f"refills={refills}"]
     subprocess.run(
-        [sys.executable, AGREE, str(tmp_path / "one"), "1", f"kl={kl}"], env=ENV, check=True, timeout=300
+        [sys.executable, AGREE, str(tmp_path / "one"), "1", *given], env=ENV, check=True, timeout=300
     )
     done = subprocess.run(
-        [*LAUNCH, AGREE, str(tmp_path / "two"), "2", f"kl={kl}"], cwd=ROOT, env=ENV, timeout=300
+        [*LAUNCH, AGREE, str(tmp_path / "two"), "2", *given], cwd=ROOT, env=ENV, timeout=300
     )
     assert done.returncode == 0
     one, two = (pd.read_csv(tmp_path / name / "metrics.csv").iloc[0] for name in ("one", "two"))
     assert one["unscored"] > 0 and one["groups/informative"] > 0
+    assert one["groups/drawn"] == 8 + 2 * refills  # a prompt for each process
     assert list(one.index) == list(two.index)
     for name in one.index.drop("entropy"):  # rows that fill up an update count in that
         assert two[name] == pytest.approx(one[name], abs=1e-5, rel=1e-4, nan_ok=True), name

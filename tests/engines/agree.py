@@ -2,8 +2,9 @@
 
     python tests/engines/agree.py OUT [PROCESSES] [NAME=VALUE ...]
 
-Each process samples the whole batch by one seed and takes its part of it, which a real run does not do. The
-judge gives no verdict on some responses. The gradient goes to OUT/gradient.pt.
+Each process samples the whole batch by one seed and takes its part of it, which a real run does not do; so
+with the prompts of a refill. The judge gives no verdict on some responses. The gradient goes to
+OUT/gradient.pt.
 """
 
 import hashlib
@@ -40,9 +41,20 @@ class Silent(ExactJudge):
         return [NoVerdict("refusal") if s else v for s, v in zip(silent, verdicts, strict=True)]
 
 
+def has_spread(rewards):
+    """The first of every four groups taught nothing, and all of a refill did: each process lacks as many."""
+    found = torch.ones(len(rewards), dtype=torch.bool)
+    found[::4] = len(rewards) < 4
+    return found
+
+
 class Trainer(dapo.DapoTrainer):
     def _seed(self, draw, alike=1):
         return 1_000_003 * self.state.global_step + draw
+
+    def _more_examples(self, wanted, draw):
+        whole = super()._more_examples(wanted * count(), draw)
+        return whole[index() * wanted :][:wanted]
 
     def _rollouts(self, prompt_ids, images, fields, draw):
         parts = [(prompt_ids, images, fields)] * count()
@@ -79,6 +91,8 @@ def main(out: str, processes: str = "1", *settings: str) -> None:
     shared_judge.get_judge = rl.get_judge = lambda text: Silent()
     values = {**CONFIG, "engine.processes": processes} | dict(pair.split("=") for pair in settings)
     config = RLConfig().with_values({name: str(value) for name, value in values.items()})
+    if config.refills:
+        dapo.has_spread = has_spread
     rl.train_rl(config, Path(out), bar=False)
 
 
