@@ -112,6 +112,23 @@ def test_every_import_is_a_named_requirement() -> None:
         assert found & named, f"{module} is imported, but pyproject.toml does not name {sorted(found)}"
 
 
+def test_what_is_imported_with_a_module_is_there_without_an_extra() -> None:
+    """All but the two modules that speak to an endpoint, whose packages are the extra [judge]."""
+    named = {canonicalize_name(requirement.name) for group, requirement in requirements() if group == "core"}
+    named |= sys.stdlib_module_names | {"sailrl_lite"}
+    distributions = packages_distributions()
+    for path in sorted((ROOT / "sailrl_lite").rglob("*.py")):
+        if "templates" in path.parts or path.name in ("client.py", "cache.py"):
+            continue
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            whole = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                whole = [node.module]
+            for module in (name.partition(".")[0] for name in whole):
+                found = {canonicalize_name(name) for name in distributions.get(module, [module])}
+                assert (found | {module}) & named, f"{path} imports {module}, which only an extra brings"
+
+
 def test_conda_and_make_install_from_the_same_constraints() -> None:
     environment = yaml.safe_load((ROOT / "environment.yml").read_text())
     (pip_lines,) = [entry["pip"] for entry in environment["dependencies"] if isinstance(entry, dict)]
