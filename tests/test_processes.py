@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 import torch
 import yaml
+from judge_server import JudgeServer, asked_keys, chat
 
 from sailrl_lite.config import EngineConfig, RLConfig
 from sailrl_lite.errors import SailRLError
@@ -205,6 +206,27 @@ def test_two_processes_refill_and_count_together(uninterrupted):
     assert sorted(p.name for p in uninterrupted.iterdir() if p.name[0] != ".") == [
         "config.json", "metrics.csv", "policy", "trainer",
     ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_two_processes_share_the_budget_of_a_paid_judge_and_add_up_what_they_use(tmp_path):
+    out = tmp_path / "run"
+
+    def passing(number, request):
+        return chat(json.dumps(dict.fromkeys(asked_keys(request), 1)))
+
+    def run(budget, *more):
+        judge = f"llm:m,base_url={server.url},cache={tmp_path / 'cache'},calls=combined,max_calls={budget}"
+        done = launch(*command("rl", out, 3, *more, **TINY, judge=judge))
+        assert json.loads((out / "judge.json").read_text())["calls"] == len(server.requests) <= budget
+        assert not list(out.glob("judge-*"))
+        return done
+
+    with JudgeServer(passing) as server:
+        (line,) = ours(run(4).stderr)
+        assert "the judge's budget of 2 calls is spent by one of 2 processes" in line
+        spent = len(server.requests)
+        assert run(500, "--resume").returncode == 0 and len(server.requests) > spent >= 2
 
 
 @pytest.mark.slow

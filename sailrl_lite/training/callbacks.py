@@ -14,6 +14,7 @@ from transformers import TrainerCallback
 from sailrl_lite.files import write_text
 from sailrl_lite.judges.protocol import Judge
 from sailrl_lite.training.processes import agreed, index
+from sailrl_lite.training.shared_judge import why_stopped
 
 _TIMES = ("runtime", "per_second", "time", "flos", "profiling")  # not a function of the seed
 
@@ -103,7 +104,7 @@ class StopBetweenBatches(TrainerCallback):
     @property
     def why(self) -> str:
         """Why the run is to stop; "" while it is not."""
-        return (self.judge.stopped if self.judge else "") or self.asked
+        return (why_stopped(self.judge) if self.judge else "") or self.asked
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if state.global_step % self.updates == 0 and state.global_step < state.max_steps:

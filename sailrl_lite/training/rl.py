@@ -18,10 +18,10 @@ from sailrl_lite.training.data import Reader, check_data, curated_dataset, rl_da
 from sailrl_lite.training.models import save_checkpoint
 from sailrl_lite.training.passing import passing_problems
 from sailrl_lite.training.policies import check_policy, load_policy, reference_of
-from sailrl_lite.training.processes import device_settings, first_does, in_all_processes, working_in
+from sailrl_lite.training.processes import count, device_settings, first_does, in_all_processes, working_in
 from sailrl_lite.training.runs import Interrupted, check_finite, claim_folder, last_checkpoint
 from sailrl_lite.training.sharded import whole_weights
-from sailrl_lite.training.shared_judge import judge_for_run
+from sailrl_lite.training.shared_judge import add_up, judge_for_run, why_stopped
 from sailrl_lite.training.vllm import check_vllm, vllm_settings
 from sailrl_lite.world.problems import FAMILIES
 
@@ -94,8 +94,8 @@ def _train(
     judge = judge_for_run(config.judge, out)
     watch = Watch(out, config.updates, BAR, bar, on_batch, judge)
     stop = StopBetweenBatches(config.updates, judge)
-    if judge.stopped:
-        raise SailRLError(f"{judge.stopped}; go on with --resume and a larger one in --judge")
+    if why := why_stopped(judge):
+        raise SailRLError(f"{why}; go on with --resume and a larger one in --judge")
     trainer = DapoTrainer(
         model=policy,
         reward_funcs=for_trl(config.reward, judge, config.alpha),
@@ -117,6 +117,8 @@ def _train(
     last = last_checkpoint(out / "trainer") if resume else None
     with working_in(out), stop_on_interrupt(stop):
         trainer.train(resume_from_checkpoint=str(last) if last else None)
+    if judge.paid and count() > 1:
+        first_does(lambda: add_up(config.judge, out))  # all have kept their counts before the last update
     if stop.why and trainer.state.global_step < trainer.state.max_steps:
         raise Interrupted(trainer.state.global_step // config.updates, config.steps, stop.why, out)
     weights = whole_weights(trainer)

@@ -35,6 +35,12 @@ def judge_for_run(text: str, out: Path) -> Judge:
     return judge
 
 
+def why_stopped(judge: Judge) -> str:
+    """Why the judge of this process has stopped; "" while it has not."""
+    several = f" by one of {count()} processes, of which each has its part" if count() > 1 else ""
+    return judge.stopped and judge.stopped + several
+
+
 def part_of_limits(text: str, used: dict[str, float], process: int, processes: int) -> str:
     """The text of a judge with the limits of one of several processes: an even part of each rate, and of what
     is left of the budget. The first process, on whose account the `used` is, has that besides.
