@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import ClassVar, Literal, get_args
 
 from sailrl_lite.errors import SailRLError
-from sailrl_lite.judges.specs import read_spec
+from sailrl_lite.judges.specs import check_judge
 from sailrl_lite.rewards import get_reward
 from sailrl_lite.settings import Settings
 from sailrl_lite.world.problems import get_family
@@ -286,7 +286,7 @@ class RLConfig(Settings):
     def check(self) -> None:
         super().check()
         get_reward(self.reward, self.alpha)
-        read_spec(self.judge)
+        check_judge(self.judge)
         for family in self.families:
             get_family(family)
         if self.prompts * self.rollouts % self.updates:

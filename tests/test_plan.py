@@ -32,7 +32,7 @@ from sailrl_lite.plan.shapes import read_shape, shape_of
 from sailrl_lite.plan.work import forward_operations, operations, seconds
 from sailrl_lite.rungs import config_of
 from sailrl_lite.training.data import rl_dataset
-from sailrl_lite.training.models import encode_prompts, load_checkpoint
+from sailrl_lite.training.models import build_policy, build_processor, encode_prompts, load_checkpoint
 
 MODELS = tomllib.loads((Path(sailrl_lite.plan.__file__).parent / "models.toml").read_text())
 CLASSES: dict[str, tuple[Any, Any]] = {
@@ -256,12 +256,14 @@ def test_the_preview_rung_against_the_runs_of_the_study() -> None:
 
 
 def test_the_judge_is_asked_for_written_traces_alone() -> None:
-    config = RLConfig(judge="llm:gpt-4o-mini", steps=10)
+    config = RLConfig(judge="llm:gpt-4o-mini,calls=combined", steps=10)
     cost = judging(config, PlanConfig(trigger_rate=0.5), draws=1.0)
     assert cost.calls == cost.traces == 10 * 320 / 2
     assert cost.dollars == pytest.approx((cost.tokens_in * 0.15 + cost.tokens_out * 0.60) / 1e6)
-    three = judging(dataclasses.replace(config, judge="llm:gpt-4o-mini,calls=separate"), PlanConfig(), 1.0)
+    three = judging(dataclasses.replace(config, judge="llm:gpt-4o-mini"), PlanConfig(), 1.0)  # as it asks
     assert three.calls == 3 * three.traces and three.tokens_in > cost.tokens_in
+    noisy = dataclasses.replace(config, judge="noisy:llm:gpt-4o-mini,false_pass=0.1")
+    assert judging(noisy, PlanConfig(), 1.0) == three
     direct = dataclasses.replace(config, reward="judging+answer")
     assert judging(direct, PlanConfig(), 1.0).calls == 0
     assert judging(RLConfig(), PlanConfig(), 1.0).dollars == 0
@@ -322,6 +324,35 @@ def test_what_cannot_fit_is_refused_and_the_remedies_fit(
         capsys.readouterr()
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--rung", "node", "--gpu", "T4"],
+        ["--rung", "node", "--gpu", "L4", "--set", "engine.sharding=none"],
+        ["--rung", "paper", "--gpu", "L40S", "--gpus", "1"],
+        ["--rung", "paper", "--gpu", "T4", "--gpus", "64", "--set", "engine.gradient_checkpointing=false"],
+        ["--rung", "node", "--set", "max_new_tokens=1000000"],
+        ["--rung", "preview", "--gpu", "T4", "--set", "sft.width=4096", "--set", "sft.layers=100"],
+    ],
+)
+def test_a_remedy_makes_the_whole_command_fit(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Not only the stage that is named: the other one, and what the engine can do, too."""
+    assert main(["plan", *options]) == 2
+    named = capsys.readouterr().err.split("what would: ")[1].split(" | ")
+    for remedy in named:
+        assert main(["plan", *options, *remedy.split()]) == 0, remedy
+        capsys.readouterr()
+
+
+def test_a_policy_from_scratch_is_counted_in_its_own_size() -> None:
+    assert shape_for(SFTConfig()).parameters == read_shape(SHIPPED).parameters
+    wide = SFTConfig(width=256, layers=2, architecture="qwen3_vl")
+    built = build_policy(build_processor(), 0, 256, 2, "qwen3_vl")
+    assert shape_for(wide).parameters == sum(p.numel() for p in built.parameters())
+    after = RLConfig(checkpoint="runs/sft/policy")
+    assert shape_for(after, wide) == shape_for(wide)
+
+
 def test_a_share_of_vllm_that_is_too_small_is_refused() -> None:
     config = config_of("node", RLConfig).with_values({"engine.vllm_memory": "0.1"})
     assumed = config_of("node", PlanConfig)
@@ -341,6 +372,22 @@ def test_a_share_of_vllm_that_is_too_small_is_refused() -> None:
         (["--set", "prompts"], "KEY=VALUE"),
         (["--set", "plan.picture_tokens=99"], "picture_tokens must be at most prompt_tokens"),
         (["--set", "checkpoint=/nowhere"], "no folder with a config.json"),
+        (["--gpu", "A100"], "did you mean 'A100-40GB' or 'A100-80GB'?"),
+        (["--gpu", "H100-80GB"], "did you mean 'H100'?"),
+        (["--rung", "node", "--set", "rl.judge=llm:m,price_in=abc"], "price_in must be a number, not 'abc'"),
+        (["--set", "rl.judge=llm:m,rpm=0"], "rpm of the judge must lie in"),
+        (["--set", "rl.judge=noisy:exact,false_pass=2"], "false_pass"),
+        (["--set", "plan.completion_tokens=65"], "completion_tokens cannot be 65, above max_new_tokens=64"),
+        (["--rung", "node", "--set", "plan.prompt_tokens=9000"], "cannot be 9000, above max_prompt_tokens"),
+        (["--rung", "node", "--set", "policy.max_pixels=78400"], "above the 100 of policy.max_pixels=78400"),
+        (["--rung", "single-gpu", "--set", "policy.weights=4bit"], "cannot be pushed to vLLM"),
+        (["--rung", "node", "--set", "policy.weights=4bit"], "cannot be sharded by zero3"),
+        (["--rung", "node", "--set", "engine.vllm_gpus=3"], "must divide engine.processes, not be 3 of 8"),
+        (
+            ["--rung", "single-gpu", "--gpu", "H200", "--set", "policy.weights=full"],
+            "lost by rounding in bfloat16",
+        ),
+        (["--rung", "paper", "--set", "engine.sampler=transformers"], "verl samples with vLLM"),
     ],
 )
 def test_bad_input_is_named(options: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ from sailrl_lite.config import PlanConfig, RLConfig, SFTConfig
 from sailrl_lite.errors import SailRLError, suggest
 from sailrl_lite.plan.estimate import Plan, make_plan, refuse, shape_for
 from sailrl_lite.plan.published import compare, comparison_table
-from sailrl_lite.plan.remedies import remedies
+from sailrl_lite.plan.remedies import check_trainable, remedies
 from sailrl_lite.plan.report import table
 from sailrl_lite.rungs import config_of, read_rung
 from sailrl_lite.settings import Settings
@@ -43,20 +43,23 @@ def run_plan(args: argparse.Namespace) -> int:
     configs = _configs(args, stages)
     assumed, sft = configs["plan"], configs["sft"]
     assert isinstance(assumed, PlanConfig) and isinstance(sft, SFTConfig)
-    plans: list[Plan] = []
+    made: list[tuple[Plan, SFTConfig | RLConfig]] = []
     for stage in stages:
         config = configs[stage]
         assert isinstance(config, SFTConfig | RLConfig)
-        plans.append(make_plan(config, assumed, shape_for(config, sft)))
+        made.append((make_plan(config, assumed, shape_for(config, sft)), config))
+    plans = [plan for plan, _ in made]
     if args.json:
         print(json.dumps({plan.setup.stage: plan.to_json() for plan in plans}, indent=1))
     else:
         print("\n\n".join(map(table, plans)))
-    for plan in plans:
-        if plan.problem:
-            config = configs[plan.setup.stage]
-            assert isinstance(config, SFTConfig | RLConfig)
-            refuse(plan.problem, remedies(plan, config, assumed))
+    wrong = next(((plan, config) for plan, config in made if plan.problem), None)
+    what = remedies(*wrong, assumed, [other for other in made if other != wrong]) if wrong else []
+    if not what:
+        for _, config in made:
+            check_trainable(config)
+    if wrong:
+        refuse(wrong[0].problem, what)
     return 0
 
 

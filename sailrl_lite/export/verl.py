@@ -18,7 +18,7 @@ from sailrl_lite.errors import SailRLError
 from sailrl_lite.export.verl_rows import curated_rows, micro_rows, write_verl
 from sailrl_lite.export.verl_values import Plan, plan_verl, refuse
 from sailrl_lite.files import write_text
-from sailrl_lite.judges.specs import get_endpoint, read_spec
+from sailrl_lite.judges.specs import get_endpoint, innermost, read_spec
 
 VERL = "0.9.1"
 _TEMPLATES = Path(__file__).parent / "templates" / "verl"
@@ -59,8 +59,8 @@ def export_verl(config: RLConfig, out: Path) -> Plan:
 
 def verl_texts(config: RLConfig, plan: Plan) -> dict[str, str]:
     """The text files of the folder, by name."""
-    spec = read_spec(config.judge)
-    key = get_endpoint(config.judge).key_env if spec.kind == "llm" else "no key"
+    asked = innermost(config.judge)
+    key = get_endpoint(asked).key_env if read_spec(asked).kind == "llm" else "no key"
     words = {
         "VERL": VERL, "NODES": str(plan.nodes), "GPUS": str(plan.gpus), "ALL": str(plan.nodes * plan.gpus),
         "JUDGE": shlex.quote(config.judge), "KEY": key, "POLICY": plan.values["actor_rollout_ref.model.path"],

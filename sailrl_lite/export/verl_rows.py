@@ -14,7 +14,7 @@ from sailrl_lite.curation.readers import MICRO, problem_of
 from sailrl_lite.curation.schema import Row, check_rows, read_rows
 from sailrl_lite.errors import SailRLError
 from sailrl_lite.files import whole_file
-from sailrl_lite.judges.specs import read_spec
+from sailrl_lite.judges.specs import innermost, read_spec
 from sailrl_lite.rewards import get_reward
 from sailrl_lite.training.data import rl_dataset
 from sailrl_lite.training.models import SPECIAL
@@ -118,8 +118,7 @@ def schema_of(config: RLConfig) -> pa.Schema:
 
 def asks_truth(judge: str) -> bool:
     """Whether the judge of this text knows the micro-world's problems only, and needs no picture."""
-    spec = read_spec(judge)
-    return spec.kind == "exact" or (spec.kind == "noisy" and asks_truth(spec.first or "exact"))
+    return read_spec(innermost(judge)).kind == "exact"
 
 
 def _micro_row(index: int, problem: Problem, label: bool, config: RLConfig) -> dict[str, Any]:

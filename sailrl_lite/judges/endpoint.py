@@ -55,6 +55,11 @@ class Endpoint:
 
     def check(self) -> None:
         """Raise SailRLError where a setting is out of its range, or the key is missing."""
+        self.check_values()
+        self.key()
+
+    def check_values(self) -> None:
+        """Raise SailRLError where a setting is out of its range; the key may be that of another machine."""
         if not self.model.strip():
             raise SailRLError("an LLM judge needs the name of its model")
         if not self.model.isprintable():
@@ -68,7 +73,6 @@ class Endpoint:
         if self.max_cost is not None and (self.price_in is None or self.price_out is None):
             raise SailRLError("max_cost needs price_in and price_out, in dollars for a million tokens")
         self._check_address()
-        self.key()
 
     @property
     def address(self) -> str:

@@ -71,6 +71,31 @@ def get_judge(text: str) -> Judge:
     return _KINDS[spec.kind](spec)
 
 
+def check_judge(text: str) -> None:
+    """Raise SailRLError where `get_judge` would, but for what only the machine of a run has: folder, key,
+    packages."""
+    spec = read_spec(text)
+    if spec.kind == "llm":
+        _endpoint(spec).check_values()
+    elif spec.kind == "noisy":
+        from sailrl_lite.judges.exact import ExactJudge
+
+        check_judge(spec.first or "exact")
+        _made_noisy(spec, ExactJudge())
+    else:
+        _refuse_rest(spec, first=not spec.first or spec.kind == "learned")
+
+
+def innermost(text: str) -> str:
+    """The judge that is asked: a noisy one turns what another says.
+
+    >>> innermost("noisy:llm:m,false_pass=0.1"), innermost("exact")
+    ('llm:m', 'exact')
+    """
+    spec = read_spec(text)
+    return innermost(spec.first or "exact") if spec.kind == "noisy" else text
+
+
 def essence(text: str) -> str:
     """The part of a judge's text that decides its verdicts: a resumed run may change the rest.
 
@@ -97,6 +122,10 @@ def _learned(spec: Spec) -> Judge:
 
 
 def _noisy(spec: Spec) -> Judge:
+    return _made_noisy(spec, get_judge(spec.first or "exact"))
+
+
+def _made_noisy(spec: Spec, inner: Judge) -> Judge:
     from sailrl_lite.judges.noisy import NoisyJudge
 
     rates: dict[str, dict[Any, float]] = {"false_pass": {}, "false_fail": {}}
@@ -110,7 +139,7 @@ def _noisy(spec: Spec) -> Judge:
             rates[rate] |= dict.fromkeys(named, _value(float, name, text))
         else:
             raise SailRLError(f"unknown setting {name!r} of the noisy judge; use {NOISY}")
-    return NoisyJudge(get_judge(spec.first or "exact"), rates["false_pass"], rates["false_fail"], seed)
+    return NoisyJudge(inner, rates["false_pass"], rates["false_fail"], seed)
 
 
 def get_endpoint(text: str) -> "Endpoint":

@@ -11,7 +11,7 @@ from sailrl_lite.plan.hardware import GIB, Gpu, get_gpu
 from sailrl_lite.plan.judging import Judging, judging
 from sailrl_lite.plan.memory import Memory, memory
 from sailrl_lite.plan.setup import Setup, rl_setup, sft_setup
-from sailrl_lite.plan.shapes import Shape, read_shape
+from sailrl_lite.plan.shapes import Shape, read_shape, shape_of
 from sailrl_lite.plan.work import Work, operations, seconds
 
 Config = RLConfig | SFTConfig
@@ -81,6 +81,7 @@ class Plan:
             "judge": asdict(self.judging) if self.judging else None,
             "disk": asdict(self.disk),
             "assumed": asdict(self.assumed),
+            "problem": self.problem,
         }
 
 
@@ -91,10 +92,12 @@ def make_plan(config: Config, assumed: PlanConfig, shape: Shape) -> Plan:
         shape: of the model (`shape_for` finds it).
 
     Raises:
-        SailRLError: a value out of its range, a batch that the GPUs cannot share, or an unknown gpu.
+        SailRLError: a value out of its range, a batch that the GPUs cannot share, an unknown gpu, or a mean
+            of tokens above the run's own limit.
     """
     config.check()
     assumed.check()
+    _check_means(config, assumed, shape)
     gpu = get_gpu(assumed.gpu)
     setup = (
         rl_setup(config, assumed, shape)
@@ -124,9 +127,43 @@ def shape_for(config: Config, before: SFTConfig | None = None) -> Shape:
         SailRLError: the shape is not known.
     """
     name = config.checkpoint
+    if isinstance(config, SFTConfig) and not name and not config.data:
+        return _from_scratch(config)
     if isinstance(config, RLConfig) and before and not (Path(name) / "config.json").is_file():
+        if name == "runs/sft/policy" and not before.checkpoint:
+            return shape_for(before)
         name = before.checkpoint if name in ("", "shipped", "runs/sft/policy") else name
     return read_shape(SHIPPED if name in ("", "shipped") else name)
+
+
+def _from_scratch(config: SFTConfig) -> Shape:
+    usual = SFTConfig()
+    if (config.architecture, config.width, config.layers) == (usual.architecture, usual.width, usual.layers):
+        return read_shape(SHIPPED)
+    from sailrl_lite.training.models import build_tokenizer, configuration
+
+    made = configuration(build_tokenizer(), config.width, config.layers, config.architecture)
+    return shape_of("a micro policy from scratch", made.to_dict())
+
+
+def _check_means(config: Config, assumed: PlanConfig, shape: Shape) -> None:
+    prompt, completion = assumed.prompt_tokens, assumed.completion_tokens
+    both = "prompt_tokens + completion_tokens"
+    limits = (
+        [("prompt_tokens", prompt, "max_prompt_tokens"), ("completion_tokens", completion, "max_new_tokens")]
+        if isinstance(config, RLConfig)
+        else [(both, prompt + completion, "max_tokens")]
+    )
+    for name, mean, limit in limits:
+        most = config.flat()[limit]
+        if most and mean > most:
+            raise SailRLError(f"the mean plan.{name} cannot be {mean}, above {limit}={most}; change either")
+    most = shape.picture_tokens(config.policy.max_pixels)
+    if most and assumed.picture_tokens > most:
+        raise SailRLError(
+            f"the mean plan.picture_tokens cannot be {assumed.picture_tokens}, above the {most} of "
+            f"policy.max_pixels={config.policy.max_pixels}; change either"
+        )
 
 
 def _problem(needed: Memory, gpu: Gpu, stage: str) -> str:
@@ -154,5 +191,5 @@ def _problem(needed: Memory, gpu: Gpu, stage: str) -> str:
 
 def refuse(problem: str, remedies: list[str]) -> None:
     """Raise SailRLError that says what does not fit and what would."""
-    what = " | ".join(remedies) if remedies else "no single setting makes it fit; take a smaller model"
+    what = " | ".join(remedies) if remedies else "nothing that was tried; take a smaller model"
     raise SailRLError(f"this cannot fit: {problem}; what would: {what}")

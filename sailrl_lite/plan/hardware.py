@@ -34,7 +34,10 @@ def get_gpu(name: str) -> Gpu:
     """
     known = gpus()
     if (name or "cpu") not in known:
-        raise SailRLError(f"unknown gpu {name!r}; {suggest(name, known)}")
+        word = name.lower()  # "A100" is two; "h100-80gb" is one more than its name
+        near = [repr(gpu) for gpu in known if word in gpu.lower() or gpu.lower() in word]
+        hint = f"did you mean {' or '.join(near)}?" if near else suggest(name, known)
+        raise SailRLError(f"unknown gpu {name!r}; {hint}")
     return known[name or "cpu"]
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sailrl_lite.config import PlanConfig, RLConfig
 from sailrl_lite.judges.prompt import instructions
 from sailrl_lite.judges.protocol import DIMENSIONS
-from sailrl_lite.judges.specs import read_spec
+from sailrl_lite.judges.specs import get_endpoint, innermost, read_spec
 from sailrl_lite.plan.hardware import price_of
 from sailrl_lite.rewards import get_reward
 
@@ -40,25 +40,25 @@ def judging(config: RLConfig, plan: PlanConfig, draws: float) -> Judging:
     Only written traces are judged: `plan.trigger_rate` of the rollouts, those of the draws that teach nothing
     too. One request asks for all three dimensions, or each for one, as the judge's text says.
     """
-    spec = read_spec(config.judge)
-    if spec.kind != "llm":
-        return Judging("", 0, 0, 0, 0, 0.0, f"the {spec.kind} judge is computed here")
+    text = innermost(config.judge)
+    kind = read_spec(text).kind
+    if kind != "llm":
+        return Judging("", 0, 0, 0, 0, 0.0, f"the {kind} judge is computed here")
+    endpoint = get_endpoint(text)
     if not get_reward(config.reward, config.alpha).needs_scores:
-        return Judging(spec.first, 0, 0, 0, 0, 0.0, f"the reward {config.reward} asks no judge")
+        return Judging(endpoint.model, 0, 0, 0, 0, 0.0, f"the reward {config.reward} asks no judge")
     traces = config.steps * config.prompts * config.rollouts * draws * plan.trigger_rate
-    combined = spec.settings.get("calls", "combined") == "combined"
-    keys = [DIMENSIONS] if combined else [(key,) for key in DIMENSIONS]
+    keys = [DIMENSIONS] if endpoint.calls == "combined" else [(key,) for key in DIMENSIONS]
     criteria = sum(math.ceil(len(instructions(k)) / CHARACTERS) for k in keys)
     tokens_in = traces * (criteria + len(keys) * (plan.prompt_tokens + plan.completion_tokens))
     tokens_out = traces * plan.reply_tokens
-    given = [spec.settings.get(name) for name in ("price_in", "price_out")]
-    price = price_of(spec.first)
-    if given[0] and given[1]:
-        price = float(given[0]), float(given[1])
+    price = price_of(endpoint.model)
+    if endpoint.price_in is not None and endpoint.price_out is not None:
+        price = endpoint.price_in, endpoint.price_out
         note = "at the price in the judge's text"
     elif price:
         note = f"at ${price[0]:g} and ${price[1]:g} for a million tokens in and out"
     else:
         note = "price not known: name price_in and price_out in the judge's text; one served here costs GPUs"
     dollars = (tokens_in * price[0] + tokens_out * price[1]) / 1e6 if price else None
-    return Judging(spec.first, traces, traces * len(keys), tokens_in, tokens_out, dollars, note)
+    return Judging(endpoint.model, traces, traces * len(keys), tokens_in, tokens_out, dollars, note)

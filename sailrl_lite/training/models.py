@@ -157,7 +157,7 @@ def build_policy(
     if architecture not in CLASSES:
         raise SailRLError(f"architecture cannot be {architecture!r}; use one of {', '.join(CLASSES)}")
     torch.manual_seed(seed)
-    policy = CLASSES[architecture](_configuration(processor.tokenizer, width, layers, architecture))
+    policy = CLASSES[architecture](configuration(processor.tokenizer, width, layers, architecture))
     # The library starts every weight at a deviation of 0.02, made for widths of thousands. At this width it
     # leaves the pictures unseen: after 300 updates 7% of caption lines were right, against 97% with this.
     for weight in policy.parameters():
@@ -167,7 +167,7 @@ def build_policy(
     return with_tokens_of(processor, policy)
 
 
-def _configuration(
+def configuration(
     tokenizer: PreTrainedTokenizerFast, width: int, layers: int, architecture: Architecture
 ) -> Qwen2_5_VLConfig | Qwen3VLConfig:
     """The configuration of a small policy; what differs between the architectures is at the end."""
