@@ -287,3 +287,11 @@ def test_an_error_of_one_process_ends_all_in_one_line(tmp_path, program):
     assert done.returncode and time.time() - began < 200
     (line,) = ours(done.stderr)
     assert "already holds a run" in line
+
+
+@pytest.mark.slow
+def test_processes_with_different_settings_are_refused(tmp_path):
+    done = launch("tests.engines.other_seed", *command("rl", tmp_path / "run", 2, **TINY)[1:])
+    assert done.returncode and not (tmp_path / "run").exists()
+    (line,) = ours(done.stderr)
+    assert "processes 0 and 1 have different settings (seed 0 and 1); start all with the same" in line

@@ -51,7 +51,8 @@ def in_all_processes(
     all, and only that process raises it, so that it is told once; the others end with status 2.
 
     Raises:
-        SailRLError: there are other processes than `engine.processes` and `engine.sharding` say.
+        SailRLError: there are other processes than `engine.processes` and `engine.sharding` say, or they
+            have different settings.
     """
 
     @functools.wraps(train)
@@ -67,6 +68,7 @@ def in_all_processes(
         PartialState(cpu=cpu_alone, backend=None if gpu else "gloo", timeout=PATIENCE)
         try:
             check_launch(config.engine, started)
+            _check_same({"out": str(out)} | config.flat())
             result = train(config, out, *args, **kwargs)
             distributed.barrier()
         except BaseException as error:
@@ -104,6 +106,19 @@ def check_launch(engine: EngineConfig, started: int) -> None:
         f"engine.processes={engine.processes} and engine.sharding={engine.sharding}, but the launch is of "
         f"processes={started} and sharding={sharding}; set them so, or start it with {launch}"
     )
+
+
+def _check_same(settings: dict[str, Any]) -> None:
+    """Raise SailRLError unless all processes have the same settings."""
+    told: list[Any] = [None] * count()
+    distributed.all_gather_object(told, settings)
+    for process, theirs in enumerate(told):
+        differ = [f"{n} {told[0][n]} and {theirs[n]}" for n in theirs if theirs[n] != told[0][n]]
+        if differ:
+            raise SailRLError(
+                f"processes 0 and {process} have different settings ({', '.join(differ)}); "
+                "start all with the same"
+            )
 
 
 def device_settings(engine: EngineConfig) -> dict[str, Any]:
