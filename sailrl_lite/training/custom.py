@@ -5,8 +5,8 @@ them) says: the class `SAILVLModel` by `auto_map`, made for transformers up to 4
 pictures in tiles of 448 x 448, and `<IMG_CONTEXT>` tokens in whose place `extract_feature(pixel_values)` is
 put before `language_model` reads the text. Rollouts and losses here need the interface of Qwen-VL instead: a
 `model` that reads text and pictures, an `lm_head`, and the ids of its tokens for pictures. Code that has it
-goes through like any policy; code that lacks it is refused, and verl, which the paper used, is the way
-(`sailrl-lite export verl`).
+goes through like any policy; code that lacks it is refused in SFT and RL alike. For RL verl, which the
+paper used, is the way (`sailrl-lite export verl`), where it knows the model.
 """
 
 from pathlib import Path
@@ -50,5 +50,5 @@ def check_interface(folder: Path, policy: Any) -> None:
     if lacks:
         raise SailRLError(
             f"the code that comes with {folder} has no {', '.join(lacks)}, which training here needs; "
-            "train it by verl, with `sailrl-lite export verl`"
+            "fine-tune it by a trainer that knows it, and go on by verl, with `sailrl-lite export verl`"
         )
