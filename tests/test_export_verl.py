@@ -105,6 +105,15 @@ def test_an_update_is_of_whole_groups_that_the_gpus_share(
     assert prompts % size == 0 and size * rollouts % processes == 0
 
 
+@pytest.mark.parametrize("checkpoint", ["runs/sft/policy", "Qwen/Qwen2.5-VL-7B-Instruct"])
+def test_a_folder_that_is_still_to_be_made_has_an_absolute_path_and_a_name_of_the_hub_none(
+    checkpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # launch.sh runs elsewhere
+    path = plan_verl(replace(SMALL, checkpoint=checkpoint), 64).values["actor_rollout_ref.model.path"]
+    assert path == (checkpoint if "Qwen" in checkpoint else str(tmp_path / checkpoint))
+
+
 # What another value of each setting is; engine.trainer is what this export stands for.
 OTHER = {
     "seed": "1", "checkpoint": "elsewhere", "data": "no.parquet", "steps": "4", "prompts": "16",
@@ -255,6 +264,40 @@ def test_rows_that_verl_or_the_judge_cannot_take_leave_nothing_behind(tmp_path: 
     assert {path.name for path in tmp_path.iterdir()} == {"rl.parquet", "train.parquet"}
 
 
+def test_pictures_and_gold_answers_that_would_stop_verl_are_named_by_their_row(tmp_path: Path) -> None:
+    def png(*size: int) -> bytes:
+        buffer = io.BytesIO()
+        Image.new("RGB", size).save(buffer, "PNG")
+        return buffer.getvalue()
+
+    row = Row("x-1", png(56, 56), "How many?", "4", "mine", needs_thinking=True)
+    config = replace(SMALL, prompts=5, updates=5, judge="llm:m")
+    wrongs = {
+        "not a picture": replace(row, image=b"%!PS-Adobe-3.0 EPSF-3.0"),
+        "no picture": replace(row, image=b""),
+        "cut short": replace(row, image=png(300, 300)[:200]),
+        "too thin": replace(row, image=png(1, 10_000)),
+        "unusable gold answer": replace(row, gold=" "),
+    }
+    for words, wrong in wrongs.items():
+        with pytest.raises(SailRLError, match=rf"row x-1 .*{words}.*drop the row"):
+            export_verl(replace(config, data=str(curated(tmp_path, wrong, train=4))), tmp_path / "out")
+        assert not (tmp_path / "out").exists()
+
+
+def test_a_picture_that_its_exif_turns_is_turned_for_verl(tmp_path: Path) -> None:
+    """verl reads pixels alone, and the judge would see the picture upright."""
+    buffer, exif = io.BytesIO(), Image.Exif()
+    exif[0x0112] = 6  # a quarter to the right
+    Image.new("RGB", (60, 100)).save(buffer, "JPEG", exif=exif)
+    row = Row("x-1", buffer.getvalue(), "How many?", "4", "mine", needs_thinking=True)
+    config = replace(SMALL, prompts=5, updates=5, judge="llm:m")
+    _, train, _ = curated_rows(replace(config, data=str(curated(tmp_path, row, train=4))))
+    (seen,) = (r for r in train if r["extra_info"]["id"] == "x-1")
+    assert Image.open(io.BytesIO(seen["images"][0]["bytes"])).size == (100, 60)
+    assert seen["extra_info"]["image"] == seen["images"][0]["bytes"]
+
+
 def test_the_same_run_gives_the_same_files_and_none_is_overwritten(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "again").mkdir()  # an empty folder will do
     export_verl(SMALL, tmp_path / "again")
@@ -332,7 +375,7 @@ def test_the_reward_module_keeps_means_and_says_why_a_run_must_end(
 def test_the_launch_script_starts_verl_and_ends_it_where_the_reward_says_so(
     folder: Path, tmp_path: Path, stops: bool
 ) -> None:
-    out, stubs = tmp_path / "a run", tmp_path / "bin"  # a blank in the path
+    out, stubs = tmp_path / "a run's", tmp_path / "bin"  # a blank and an apostrophe in the path
     shutil.copytree(folder, out)
     stubs.mkdir()
     work = f'echo "no verdicts" > "{out}/stopped.txt"; exec sleep 60' if stops else "exit 0"
@@ -352,7 +395,8 @@ def test_the_launch_script_starts_verl_and_ends_it_where_the_reward_says_so(
     )  # fmt: skip
     asked = (tmp_path / "verl").read_text().splitlines()
     assert asked[2:-5] == (out / "overrides.txt").read_text().splitlines()
-    assert asked[-5] == f"data.train_files='{out}/train.parquet'" and asked[-1] == "trainer.save_freq=5"
+    place = str(out).replace("'", r"\'")
+    assert asked[-5] == f"data.train_files='{place}/train.parquet'" and asked[-1] == "trainer.save_freq=5"
     assert (tmp_path / "ray").read_text().splitlines()[-1] == "stop"
     if stops:
         assert done.returncode == 3 and "no verdicts" in done.stderr

@@ -3,13 +3,17 @@
 import io
 import random
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sailrl_lite.answers import check_gold
 from sailrl_lite.config import RLConfig
+from sailrl_lite.curation.images import safe_image
+from sailrl_lite.curation.pipeline import Drop
 from sailrl_lite.curation.readers import MICRO, problem_of
 from sailrl_lite.curation.schema import Row, check_rows, read_rows
 from sailrl_lite.errors import SailRLError
@@ -136,13 +140,22 @@ def _curated_row(index: int, row: Row, config: RLConfig) -> dict[str, Any]:
         raise SailRLError(
             f"row {row.id} of {config.data} holds {place}, which is no text to verl; drop the row"
         )
+    picture = safe_image(row.image)
+    if isinstance(picture, Drop):
+        raise SailRLError(
+            f"row {row.id} of {config.data} has no picture that can be shown ({picture.reason}); drop the row"
+        )
+    try:
+        check_gold(row.gold)
+    except ValueError as error:
+        raise SailRLError(f"row {row.id} of {config.data}: {error}; drop the row") from None
     problem = problem_of(row)
     if problem is None and asks_truth(config.judge) and get_reward(config.reward).needs_scores:
         raise SailRLError(
             f"row {row.id} of {config.data} is not of the micro-world, and the judge {config.judge} knows "
             "nothing else; name another judge, or a reward that needs none, such as judging+answer"
         )
-    return _row(index, row, problem, config)
+    return _row(index, replace(row, image=picture), problem, config)
 
 
 def _row(index: int, row: Row, problem: Problem | None, config: RLConfig) -> dict[str, Any]:

@@ -28,10 +28,11 @@ while ray.cluster_resources().get("GPU", 0) < int(sys.argv[1]):
 PYTHON
 
 mapfile -t overrides < overrides.txt
+quoted=${here//\'/\\\'}  # as Hydra takes an apostrophe
 python -m verl.trainer.main_ppo "${overrides[@]}" \
-  "data.train_files='$here/train.parquet'" "data.val_files='$here/val.parquet'" \
-  "reward.custom_reward_function.path='$here/reward.py'" \
-  "trainer.default_local_dir='$here/checkpoints'" "$@" &
+  "data.train_files='$quoted/train.parquet'" "data.val_files='$quoted/val.parquet'" \
+  "reward.custom_reward_function.path='$quoted/reward.py'" \
+  "trainer.default_local_dir='$quoted/checkpoints'" "$@" &
 verl=$!
 # verl replaces what fails and goes on; the reward says in stopped.txt that it must not.
 while kill -0 "$verl" 2>/dev/null; do
