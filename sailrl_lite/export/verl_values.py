@@ -177,16 +177,17 @@ def update_prompts(config: RLConfig) -> int:
 
 
 def _policy_path(config: RLConfig) -> str:
-    """Absolute where it is a folder here, else as given: a folder on the cluster, or a name on the hub."""
+    """The absolute path of a folder, also of one that is still to be made; a name of the hub as it is."""
     folder = checkpoint_of(config)
-    return str(folder.resolve()) if folder.is_dir() else str(folder)
+    named = len(folder.parts) <= 2 and not folder.is_dir()  # the hub has OWNER/NAME
+    return str(folder) if named else str(folder.resolve())
 
 
 def _notes(config: RLConfig, update: int, epochs: int) -> list[str]:
     made = config.prompts // update
     notes = [
         "no verdict: verl has no such thing. The response scores 0, also in the mean of its group, and is "
-        "counted as `unscored` in rewards.csv; more than half of the last 256 stop the run.",
+        "counted as `unscored` in rewards.csv; more than half of the last 256 that were judged stop the run.",
         "dtype: the policy computes and answers in policy.dtype; the optimizer's weights are float32.",
         "dual clip: verl also bounds the ratio at 3 where the advantage is negative (clip_ratio_c).",
     ]
