@@ -266,7 +266,7 @@ assert no_reward is None and row["score"] == 0 and row["unscored"] == 1
 
 # %% [markdown]
 # With verl a rollout that nobody judged is pushed down, and the others look better than they are. So on that
-# rung `unscored` is what to watch; at more than half, `compute_score` stops the run.
+# rung `unscored` is what to watch; at more than half of the judged ones `compute_score` stops the run.
 #
 # **Your own response**, as both engines see it:
 
@@ -959,8 +959,9 @@ assert clipped[0].max() == 0 < clipped[1].mean()
 
 # %% [markdown]
 # **The judge dies.** From the third step on it gives no verdict. The trainer itself stops such a run, with a
-# checkpoint, once more than half of a step's rollouts have none. (The others wrote no trace, so nobody had to
-# be asked.)
+# checkpoint, at a step where more than half of the rollouts that were judged have none. (The others wrote no
+# trace, so nobody had to be asked. If they counted, this policy would go on without a judge, paid only where
+# it does not think.)
 
 
 # %%
@@ -981,9 +982,9 @@ class Dying(Judge):
 
 dead, why = live("dead", for_trl("thinking+answer", Dying(2)), 5)
 display(dead[["step", "reward", "unscored", "groups/informative"]].round(2))
-print("stopped:", why or "no: fewer than half are without a verdict")
-assert dead["unscored"].iloc[-1] > 0.2 and dead["unscored"].iloc[0] == 0
-assert bool(why) == (dead["unscored"].iloc[-1] > 0.5) and list((WORK / "dead").rglob("checkpoint-*"))
+print("stopped:", why)
+assert 0.2 < dead["unscored"].iloc[-1] < 0.7 and dead["unscored"].iloc[0] == 0
+assert why and dead["step"].iloc[-1] == 3 and list((WORK / "dead").rglob("checkpoint-*"))
 
 # %% [markdown]
 # **A cold start.** The policy is bad at everything (here, the shipped one with noise in its weights, as if
@@ -1054,7 +1055,7 @@ for seed in range(8):
 #
 # | rule | fires when | why there |
 # |---|---|---|
-# | no verdicts | over 0.2 of the rollouts have none | one of five in a group; at 0.5 the run stops itself |
+# | no verdicts | over 0.2 of the rollouts have none | one of five in a group; half of the judged stop a run |
 # | cold start | under 0.1 are paid for content | then most groups have none that is: $0.9^5 = 0.59$ |
 # | too long | over 0.1 are cut off, or length is over 1.5 times the first | what is cut off teaches nothing |
 # | one mode | under 0.05 think, or over 0.95 | then most groups agree on the mode: $0.95^5 = 0.77$ |

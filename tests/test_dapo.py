@@ -259,6 +259,22 @@ def test_rollouts_without_a_verdict_are_out_of_the_loss_and_counted(untrained, t
     assert not trainer._stop.why
 
 
+@pytest.mark.parametrize(("asked", "stopped"), [(6, "6 of 6"), (12, ""), (13, ""), (11, "6 of 11"), (1, "")])
+def test_a_judge_that_fails_is_seen_among_the_rollouts_that_it_was_asked_about(
+    untrained, tmp_path, asked, stopped
+):
+    """Of 24 rollouts, the others have no trace; a single failure is too few to stop for."""
+
+    def reward(completion_ids, log_extra, **_):
+        silent = min(asked, 6)
+        log_extra("logic", [1.0 if silent <= k < asked else None for k in range(24)])
+        return [None if k < silent else v for k, v in enumerate(by_token(completion_ids))]
+
+    trainer = make_trainer(untrained, tmp_path, reward)
+    batch_of(trainer)
+    assert trainer._stop.why == (f"{stopped} rollouts have no verdict" if stopped else "")
+
+
 @pytest.mark.parametrize("kl", [0.0, 0.1])
 def test_when_no_rollout_has_a_verdict_the_run_stops_with_a_checkpoint(untrained, tmp_path, kl):
     trainer = make_trainer(

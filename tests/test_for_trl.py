@@ -360,9 +360,13 @@ def test_verl_is_told_what_is_wrong_and_a_judge_that_fails_stops_the_run(tmp_pat
         asyncio.run(verl.compute_score("mine", RIGHT, "5"))
     with pytest.raises(SailRLError, match="picture of a row cannot be read"):
         verl_score({"image": str(tmp_path / "none.png")}, judge=Scripted(verdict()))
-    with pytest.raises(SailRLError, match=r"of the last 256 responses have no verdict \(the last: timeout"):
+    verl._unscored.clear()
+    with pytest.raises(
+        SailRLError, match=r"256 of the last 256 judged responses have no verdict \(the last: timeo"
+    ):
         for _ in range(256):
             verl_score(judge=Scripted(LOST))
+            asyncio.run(verl.compute_score("mine", render_response("", "5"), "5", {"needs_thinking": False}))
 
 
 # ---- the judge of a run

@@ -36,7 +36,7 @@ from sailrl_lite.rewards.components import read_label
 from sailrl_lite.rewards.trl import is_shown
 from sailrl_lite.world.problems import Problem, make_problem
 
-MAX_UNSCORED = 0.5  # share of the last responses without a verdict at which a run stops
+MAX_UNSCORED = 0.5  # share of the last responses that were judged and have no verdict, at which a run stops
 _WINDOW = 256
 _kept_judge = functools.lru_cache(get_judge)
 _first = threading.Lock()
@@ -64,7 +64,7 @@ async def compute_score(
 
     Raises:
         SailRLError: `needs_thinking` is missing, the gold answer cannot be used, the judge cannot work or has
-            spent its budget, or more than half of the last 256 responses have no verdict.
+            spent its budget, or more than half of the last 256 that were judged have no verdict.
     """
     # In a Parquet file every row has the fields of all; None is one that it has not.
     info = {name: value for name, value in (extra_info or {}).items() if value is not None}
@@ -160,12 +160,14 @@ def _judge_of(text: str) -> Judge:
 
 
 def _watch(unscored: bool, verdict: Verdict | NoVerdict | None) -> None:
+    if verdict is None:
+        return  # nobody had to be asked
     _unscored.append(unscored)
     if len(_unscored) == _WINDOW and sum(_unscored) > MAX_UNSCORED * _WINDOW:
         last = f" (the last: {verdict.cause}, {verdict.detail})" if isinstance(verdict, NoVerdict) else ""
         raise SailRLError(
-            f"{sum(_unscored)} of the last {_WINDOW} responses have no verdict{last}; mend the judge and go "
-            "on from the last checkpoint"
+            f"{sum(_unscored)} of the last {_WINDOW} judged responses have no verdict{last}; mend the "
+            "judge and go on from the last checkpoint"
         )
 
 

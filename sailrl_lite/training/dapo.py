@@ -36,6 +36,7 @@ logging.getLogger("trl.trainer.grpo_trainer").addFilter(
     lambda record: "All reward functions returned None" not in record.getMessage()
 )
 _CLIP_FILE = "clip.json"
+FEW = 0.05  # share of the rollouts that may go without a verdict, however few are judged
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,8 @@ class Dapo:
     kl: the weight in the loss of the KL divergence from the reference; 0 is DAPO's. It takes the place of
         `beta` in GRPOConfig, which stays 0, since TRL would load a second reference for it.
     kl_rows: rollouts a batch on which KL to the SFT policy is measured, whatever its weight.
-    max_unscored: share of rollouts without a verdict at which the run stops.
+    max_unscored: the run stops where more than this share of the rollouts that were judged have no verdict,
+        and they are more than `FEW` of all.
     """
 
     clip: Clip = "asymmetric"
@@ -389,11 +391,14 @@ class DapoTrainer(ResumableGRPOTrainer):
         self._log_mean("unscored", rewards.isnan().float().tolist())
         read = sum(len(group.prompt_ids) * len(group.ids) for group in groups)
         self.state.num_input_tokens_seen += int(self._total(read + sum(map(len, ids))))
-        unscored, rows = int(self._total(int(rewards.isnan().sum()))), int(self._total(len(rewards)))
-        if self._stop and unscored > self.dapo.max_unscored * rows:
+        # A response without a trace has no logic: nobody had to be asked about it.
+        scored = sum(x is not None for x in columns.get("logic", rewards[rewards.isfinite()].tolist()))
+        unscored = int(self._total(int(rewards.isnan().sum())))
+        judged, rows = unscored + int(self._total(scored)), int(self._total(len(rewards)))
+        if self._stop and unscored > max(self.dapo.max_unscored * judged, FEW * rows):
             causes = Counter(cause for cause in columns.get("no_verdict", ()) if cause)
             why = f", most often: {causes.most_common(1)[0][0]}" if causes else ""
-            self._stop.asked = f"{unscored} of {rows} rollouts have no verdict{why}"
+            self._stop.asked = f"{unscored} of {judged} rollouts have no verdict{why}"
         if self.reference and self.dapo.kl_rows:
             self._log("kl", self._kl(groups))
 
