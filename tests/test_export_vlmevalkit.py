@@ -325,6 +325,18 @@ def test_no_verdict_is_no_error() -> None:
     assert table["errors"].sum() == 0 and table["rate"].isna().all()
 
 
+def test_a_grader_that_grades_nothing_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SailRLError, match=r"m graded none of 8 pairs \(most often: empty\)"):
+        check(lambda gold, said: "  ", count=8)
+    with JudgeServer(grader(lambda gold, said: None)) as server:
+        spec = f"llm:m,base_url={server.url},cache=,max_calls=2"
+        assert main(["grader-check", "--grader", spec, "--pairs", "8"]) == 0
+    assert "note: the judge's budget of 2 calls is spent" in capsys.readouterr().out
+    for other in ("exact", "learned:m", "noisy:exact"):
+        assert main(["grader-check", "--grader", other]) == 2
+        assert "this takes an LLM, llm:MODEL" in capsys.readouterr().err
+
+
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with JudgeServer(grader(lambda gold, said: None)) as server:
         spec = f"llm:m,base_url={server.url},cache="

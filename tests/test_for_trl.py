@@ -355,6 +355,23 @@ def test_verl_has_one_judge_for_all_threads(monkeypatch):
     assert made == ["scripted"]
 
 
+@pytest.mark.parametrize(
+    ("info", "words"),
+    [
+        ([1], "extra_info of a row of 'mine' must be a mapping"),
+        ({"prefill": 5}, "extra_info.prefill of a row of 'mine' must be a text, not 5"),
+        ({"question": ["a"]}, "extra_info.question of a row of 'mine' must be a text"),
+        ({"problem": "add"}, "extra_info.problem must have family, seed"),
+        ({"problem": {"family": "add", "size": 1}}, "extra_info.problem must have family, seed"),
+        ({"image": b"GIF?"}, r"cannot be read \(cannot identify image file\); mend"),
+    ],
+)
+def test_verl_names_a_field_of_the_wrong_type(info, words):
+    row = info if isinstance(info, list) else {"needs_thinking": True} | info
+    with pytest.raises(SailRLError, match=words):
+        asyncio.run(verl.compute_score("mine", RIGHT, "5", row, judge=Scripted(verdict())))
+
+
 def test_verl_is_told_what_is_wrong_and_a_judge_that_fails_stops_the_run(tmp_path):
     with pytest.raises(SailRLError, match=r"'mine' has no extra_info\.needs_thinking"):
         asyncio.run(verl.compute_score("mine", RIGHT, "5"))

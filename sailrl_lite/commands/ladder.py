@@ -137,6 +137,8 @@ def run_grader_check(args: argparse.Namespace) -> int:
     table, lines = check_grader(client, args.pairs, args.seed)
     print(table.round(3).to_string(index=False))
     print(client.ledger)
+    if client.ledger.stopped:
+        print(f"note: {client.ledger.stopped}, so some pairs were not graded")
     if args.out:
         write_text(args.out, lines)
     return 0

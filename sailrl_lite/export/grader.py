@@ -8,6 +8,7 @@ all, and a text that is written to fool it. What the grader says is cached, retr
 import asyncio
 import json
 import random
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -15,6 +16,7 @@ from typing import Any, Literal, get_args
 import pandas as pd
 from scipy.stats import binomtest
 
+from sailrl_lite.errors import SailRLError
 from sailrl_lite.judges.client import ChatClient, together
 from sailrl_lite.judges.outcome import Message
 from sailrl_lite.judges.prompt import escape, schema
@@ -121,11 +123,18 @@ def check_grader(client: ChatClient, count: int, seed: int = 0) -> tuple[pd.Data
     """The table, and every pair with what the grader said as JSON Lines.
 
     Raises:
-        SailRLError: the endpoint refuses what all calls have in common, or answers none.
+        SailRLError: the endpoint refuses what all calls have in common, answers none, or grades none.
     """
     pairs = make_pairs(count, seed)
     said = asyncio.run(grade(client, pairs))
     client.check_answered()
+    causes = Counter(answer.cause for answer in said if isinstance(answer, NoVerdict))
+    if sum(causes.values()) == count:
+        cause = causes.most_common(1)[0][0]
+        raise SailRLError(
+            f"{client.endpoint.model} graded none of {count} pairs (most often: {cause}); "
+            "take a model that replies with the JSON it is asked for, or raise its limits"
+        )
     lines = [
         json.dumps(vars(pair) | {"right": pair.right, "said": None if isinstance(a, NoVerdict) else a})
         for pair, a in zip(pairs, said, strict=True)

@@ -144,7 +144,10 @@ def _made_noisy(spec: Spec, inner: Judge) -> Judge:
 
 def get_endpoint(text: str) -> "Endpoint":
     """The endpoint that a text "llm:MODEL,..." names. Raises SailRLError as `get_judge`."""
-    return _endpoint(read_spec(text))
+    spec = read_spec(text)
+    if spec.kind != "llm":
+        raise SailRLError(f"this takes an LLM, llm:MODEL[,base_url=URL][,NAME=VALUE...], not {text!r}")
+    return _endpoint(spec)
 
 
 def _llm(spec: Spec) -> Judge:

@@ -67,7 +67,14 @@ async def compute_score(
             spent its budget, or more than half of the last 256 that were judged have no verdict.
     """
     # In a Parquet file every row has the fields of all; None is one that it has not.
+    if not isinstance(extra_info or {}, Mapping):
+        raise SailRLError(f"extra_info of a row of {data_source!r} must be a mapping, not {extra_info!r:.60}")
     info = {name: value for name, value in (extra_info or {}).items() if value is not None}
+    texts = {"the response": solution_str}
+    texts |= {f"extra_info.{name}": info.get(name, "") for name in ("prefill", "question")}
+    for name, text in texts.items():
+        if not isinstance(text, str):
+            raise SailRLError(f"{name} of a row of {data_source!r} must be a text, not {text!r:.60}")
     if "needs_thinking" not in info:
         raise SailRLError(
             f"a row of {data_source!r} has no extra_info.needs_thinking; add the complexity label to the data"
@@ -172,7 +179,14 @@ def _watch(unscored: bool, verdict: Verdict | NoVerdict | None) -> None:
 
 
 def _problem(value: Any) -> Problem | None:
-    return make_problem(**value) if isinstance(value, Mapping) else value
+    if value is None or isinstance(value, Problem):
+        return value
+    try:
+        return make_problem(**value)
+    except TypeError:
+        raise SailRLError(
+            f"extra_info.problem must have family, seed, split and shortcut, not be {value!r:.100}"
+        ) from None
 
 
 def _picture(value: Any) -> Image.Image | None:
@@ -183,4 +197,5 @@ def _picture(value: Any) -> Image.Image | None:
     try:
         return Image.open(io.BytesIO(value) if isinstance(value, bytes) else value, formats=FORMATS)
     except (OSError, ValueError, AttributeError, Image.DecompressionBombError) as error:
-        raise SailRLError(f"the picture of a row cannot be read ({error}); mend the data") from error
+        why = str(error).partition(" <")[0]  # without the address of an object in memory
+        raise SailRLError(f"the picture of a row cannot be read ({why}); mend the data") from error
