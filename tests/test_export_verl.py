@@ -257,7 +257,7 @@ def test_rows_that_verl_or_the_judge_cannot_take_leave_nothing_behind(tmp_path: 
     with pytest.raises(SailRLError, match="label_noise"):
         export_verl(replace(config, data="x", label_noise=0.1), tmp_path / "out")
     write_rows(tmp_path / "train.parquet", read_micro(8, ["add"]))
-    with pytest.raises(SailRLError, match="test split"):
+    with pytest.raises(SailRLError, match=r"test split; curate it with --set test=0\.01"):
         export_verl(replace(SMALL, data=str(tmp_path / "train.parquet")), tmp_path / "out")
     with pytest.raises(SailRLError, match="whole batch of 8"):
         export_verl(replace(SMALL, data=str(curated(tmp_path, train=7))), tmp_path / "out")

@@ -15,12 +15,12 @@ from sailrl_lite.config import RLConfig
 from sailrl_lite.curation.images import safe_image
 from sailrl_lite.curation.pipeline import Drop
 from sailrl_lite.curation.readers import MICRO, problem_of
-from sailrl_lite.curation.schema import Row, check_rows, read_rows
+from sailrl_lite.curation.schema import Row, read_rows
 from sailrl_lite.errors import SailRLError
 from sailrl_lite.files import whole_file
 from sailrl_lite.judges.specs import innermost, read_spec
 from sailrl_lite.rewards import get_reward
-from sailrl_lite.training.data import rl_dataset
+from sailrl_lite.training.data import check_data, rl_dataset
 from sailrl_lite.training.models import SPECIAL
 from sailrl_lite.world.problems import FAMILIES, Problem, make_problem
 
@@ -67,13 +67,13 @@ def curated_rows(config: RLConfig) -> tuple[int, Iterator[dict[str, Any]], Itera
     file = Path(config.data)
     if config.label_noise:
         raise SailRLError("label_noise turns labels of the micro-world only here: set label_noise=0")
-    check_rows(file)
+    check_data(config.data)
     table = pq.read_table(file, columns=["split", "needs_thinking"]).to_pydict()
     places: dict[str, list[int]] = {"train": [], "test": []}
     for k, (split, label) in enumerate(zip(table["split"], table["needs_thinking"], strict=True)):
         if label is not None and split in places:
             places[split].append(k)
-    for split, option in (("train", "without --test 1"), ("test", "with --test 0.01")):
+    for split, option in (("train", "with a smaller --set test"), ("test", "with --set test=0.01")):
         if not places[split]:
             raise SailRLError(f"{file} has no labelled row in its {split} split; curate it {option}")
     if len(places["train"]) > config.problems:
