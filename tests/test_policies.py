@@ -13,7 +13,7 @@ import pytest
 import torch
 from huggingface_hub.errors import LocalEntryNotFoundError
 from PIL import Image
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from transformers import TrainerCallback
 
 from sailrl_lite.cli import main
@@ -172,6 +172,41 @@ def test_a_damaged_or_foreign_folder_is_an_error_in_one_line(qwen, tmp_path):
     )
     with pytest.raises(SailRLError, match=r"policy\.remote_code=true"):
         load_policy(folder)
+
+
+def test_a_checkpoint_with_an_odd_part_is_an_error_in_one_line(qwen, tmp_path, capsys):
+    policy, processor = load_policy(qwen)
+
+    def changed(name, file, text):
+        folder = save_checkpoint(policy, processor, tmp_path / name)
+        (folder / file).write_text(text)
+        return folder
+
+    template = changed("template", "chat_template.jinja", "")
+    for name in ("chat_template.json", "tokenizer_config.json"):
+        if (template / name).is_file():
+            said = json.loads((template / name).read_text())
+            said.pop("chat_template", None)
+            (template / name).write_text(json.dumps(said))
+    adapters = {"peft_type": "LORA", "base_model_name_or_path": None, "r": 4, "target_modules": ["q_proj"]}
+    fewer = save_checkpoint(policy, processor, tmp_path / "fewer")
+    weights = load_file(fewer / "model.safetensors")
+    name = sorted(weights)[0]
+    save_file(weights | {name: torch.zeros(3, 3)}, fewer / "model.safetensors", metadata={"format": "pt"})
+    capsys.readouterr()
+    for folder, words in (
+        (template, "cannot be read (it has no chat template)"),
+        (changed("list", "config.json", "[1]"), "config.json is no JSON object"),
+        (changed("kind", "config.json", '{"model_type": ["x"]}'), "holds a ['x'] checkpoint"),
+        (changed("null", "adapter_config.json", json.dumps(adapters)), "set base_model_name_or_path"),
+        (fewer, "does not fit the policy (mismatched keys: model."),
+        ("a" * 5000, "File name too long"),
+        ("a\0b", "null byte"),
+    ):
+        with pytest.raises(SailRLError) as told:
+            load_policy(folder)
+        assert words in str(told.value) and "\n" not in str(told.value)
+    assert not capsys.readouterr().err  # nor a table of the library beside it
 
 
 # ---- code that comes with a checkpoint

@@ -219,10 +219,17 @@ def load_checkpoint(folder: str | Path) -> tuple[Policy, MicroProcessor]:
     folder = Path(folder)
     policy = read_policy(folder)
     try:
-        processor = MicroProcessor.from_pretrained(folder)
+        processor = check_template(MicroProcessor.from_pretrained(folder))
     except Exception as error:  # whatever a damaged file makes the libraries raise
         raise unreadable(folder, error) from error
     return with_tokens_of(processor, policy), processor
+
+
+def check_template(processor: MicroProcessor) -> MicroProcessor:
+    """The processor itself, which raises ValueError if it has no chat template to write prompts by."""
+    if not processor.chat_template:
+        raise ValueError("it has no chat template")
+    return processor
 
 
 def read_policy(folder: Path, own: type[Policy] | None = None, **options: Any) -> Policy:
@@ -235,15 +242,23 @@ def read_policy(folder: Path, own: type[Policy] | None = None, **options: Any) -
         SailRLError: as `load_checkpoint`.
     """
     kind: Any = read_config(folder).get("model_type")
-    if own is None and kind not in CLASSES:
+    if own is None and kind not in list(CLASSES):  # a list may ask of what cannot be hashed
         known = " or ".join(map(repr, CLASSES))
         raise SailRLError(f"{folder} holds a {kind!r} checkpoint, but a policy is {known}; {_REMEDY}")
+    said = logging.get_verbosity()
+    logging.set_verbosity_error()  # else the library prints a table of what is told below in a line
     try:
-        policy, loading = (own or CLASSES[kind]).from_pretrained(folder, output_loading_info=True, **options)
+        policy, loading = (own or CLASSES[kind]).from_pretrained(
+            folder, output_loading_info=True, ignore_mismatched_sizes=True, **options
+        )
     except Exception as error:  # whatever a damaged file makes the libraries raise
         raise unreadable(folder, error) from error
+    finally:
+        logging.set_verbosity(said)
     wrong = [
-        f"{what.replace('_', ' ')}: {sorted(map(str, keys))[0]}" for what, keys in loading.items() if keys
+        f"{what.replace('_', ' ')}: {sorted(key if isinstance(key, str) else str(key[0]) for key in keys)[0]}"
+        for what, keys in loading.items()
+        if keys
     ]
     if wrong:
         raise SailRLError(
@@ -262,6 +277,8 @@ def read_config(folder: Path) -> dict[str, Any]:
         config: dict[str, Any] = json.loads((folder / "config.json").read_text())
     except ValueError as error:
         raise SailRLError(f"{folder / 'config.json'} is not JSON; {_REMEDY}") from error
+    if not isinstance(config, dict):
+        raise SailRLError(f"{folder / 'config.json'} is no JSON object; {_REMEDY}")
     return config
 
 

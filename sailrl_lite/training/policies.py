@@ -43,6 +43,7 @@ from sailrl_lite.training.models import (
     MicroProcessor,
     Policy,
     bare,
+    check_template,
     read_config,
     read_policy,
     unreadable,
@@ -157,6 +158,12 @@ def find_checkpoint(checkpoint: str | Path, revision: str = "") -> Path:
         SailRLError: the hub does not give it.
     """
     name, folder = str(checkpoint), Path(checkpoint)
+    try:
+        os.stat(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except (OSError, ValueError) as error:  # too long, a null byte, or not to be entered
+        raise SailRLError(f"no checkpoint can be in {name[:60]!r} ({error}); name another") from error
     if folder.exists() or not re.fullmatch(r"\w[\w.-]*/[\w.-]+", name):
         return folder
     try:
@@ -259,6 +266,7 @@ def read_processor(folder: Path, max_pixels: int = 0) -> MicroProcessor:
             processor = MicroProcessor.from_pretrained(folder)
         else:
             processor = _hub_processor(folder)
+        check_template(processor)
     except Exception as error:  # whatever a damaged file makes the libraries raise
         raise unreadable(folder, error) from error
     if max_pixels:
@@ -318,6 +326,11 @@ def _saved_adapters(folder: Path) -> LoraConfig | None:
         raise SailRLError(
             f"the adapters in {folder} are of the kind {kind}, and only LoRA's are known here; "
             "add them into their weights, or name another with --checkpoint"
+        )
+    if not saved.base_model_name_or_path:
+        raise SailRLError(
+            f"the adapters in {folder} do not say of which weights they are; set base_model_name_or_path in "
+            f"their {_ADAPTERS}"
         )
     saved.inference_mode = False
     saved.lora_dropout = 0.0  # those of others may have some; rollouts and training must be of one policy
