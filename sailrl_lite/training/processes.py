@@ -104,7 +104,8 @@ def check_launch(engine: EngineConfig, started: int) -> None:
         launch = "`sailrl-lite ...`"
     raise SailRLError(
         f"engine.processes={engine.processes} and engine.sharding={engine.sharding}, but the launch is of "
-        f"processes={started} and sharding={sharding}; set them so, or start it with {launch}"
+        f"processes={started} and sharding={sharding}; start it with {launch}, or go with "
+        f"the launch by --set engine.processes={started} --set engine.sharding={sharding}"
     )
 
 
