@@ -45,6 +45,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            _complain(
+                f"error: {str(error.filename)[:60]!r}... is too long for the name of a file; name another"
+            )
+            return 2
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
             raise  # not the device that is written to, but a fault of ours
         _complain(f"error: the output cannot be written: {error.strerror}")

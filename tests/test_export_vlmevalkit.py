@@ -75,6 +75,10 @@ def test_all_benchmarks_of_the_two_tables(tmp_path: Path) -> None:
     [
         ({"benchmarks": ["MathVison"]}, "did you mean 'MathVision'"),
         ({"grader": "two words"}, "name of a model"),
+        ({"grader": "llm:gpt-4o-mini"}, "name of a model, such as gpt-4o-mini, or exact_matching, not 'llm:"),
+        ({"grader": "-x"}, "name of a model"),
+        ({"grader": "exact"}, "or exact_matching, not 'exact'"),
+        ({"config": EvaluateConfig(checkpoint="data")}, "no checkpoint in data"),
         ({"config": EvaluateConfig(problems=3)}, "problems is of the micro-world"),
         ({"config": EvaluateConfig(never_think=True)}, "never_think is of the micro-world"),
         ({"config": EvaluateConfig(checkpoint="nowhere")}, "no checkpoint in nowhere"),
@@ -86,6 +90,15 @@ def test_what_is_refused(tmp_path: Path, change: dict, words: str) -> None:
         export_vlmevalkit(tmp_path / "out", **({"config": EvaluateConfig()} | change))
     assert "\n" not in str(error.value)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("kind", ["vlmevalkit", "verl"])
+def test_a_name_that_is_too_long_is_told(
+    tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["export", kind, str(tmp_path / ("a" * 5000))]) == 2
+    said = capsys.readouterr().err
+    assert "too long for the name of a file; name another" in said and said.count("\n") == 1
 
 
 def test_another_folder_is_left_alone_and_its_own_is_written_again(tmp_path: Path) -> None:

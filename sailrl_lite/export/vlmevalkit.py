@@ -89,8 +89,10 @@ def export_vlmevalkit(
     for name in ("problems", "families", "shortcut", "never_think"):
         if getattr(config, name) != getattr(usual, name):
             raise SailRLError(f"{name} is of the micro-world's own evaluation: `sailrl-lite evaluate`")
-    if not re.fullmatch(r"[\w./:-]+", grader):
-        raise SailRLError(f"the grader must be the name of a model, such as {GRADER}, not {grader!r}")
+    if not re.fullmatch(r"\w[\w./:-]*", grader) or grader.startswith("llm:") or grader == "exact":
+        raise SailRLError(
+            f"the grader must be the name of a model, such as {GRADER}, or {EXACT}, not {grader!r}"
+        )
     for name in benchmarks:
         if name not in BENCHMARKS:
             raise SailRLError(f"unknown benchmark {name!r}; {suggest(name, BENCHMARKS)}")
@@ -144,8 +146,8 @@ def split_response(text: str) -> tuple[str, str]:
 def _checkpoint(config: EvaluateConfig) -> str:
     """A folder by its full path, since the export may lie anywhere; a name of the hub as it is."""
     folder = checkpoint_of(config)
-    if folder.is_dir():
+    if any((folder / name).is_file() for name in ("config.json", "adapter_config.json")):
         return str(folder.resolve())
-    if re.fullmatch(r"[\w.-]+/[\w.-]+", config.checkpoint):
+    if re.fullmatch(r"[\w.-]+/[\w.-]+", config.checkpoint) and not folder.exists():
         return config.checkpoint
     raise SailRLError(f"no checkpoint in {folder}; name another with --checkpoint")
