@@ -60,8 +60,12 @@ class Settings:
             for name, part in _parts(cls()).items():
                 if name in values:
                     values[name] = type(part)(**values[name])
-            return cls(**values)
-        except (TypeError, ValueError, AttributeError):
+            made = cls(**values)
+            usual = cls().flat()
+            for name, value in made.flat().items():
+                check_type(name, value, usual[name])
+            return made
+        except (TypeError, ValueError, AttributeError, KeyError, SailRLError):
             raise SailRLError(f"this is no configuration of a run: {text[:60]!r}") from None
 
     def with_values(self, values: Mapping[str, str]) -> Self:
@@ -106,9 +110,9 @@ def flat_table(table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_type(name: str, value: Any, like: Any) -> None:
-    """Raise SailRLError unless a value of a TOML file is of the type of the default `like`.
+    """Raise SailRLError unless a value from a file is of the type of the default `like`.
 
-    A setting whose default is None is a number, or the text "none".
+    A setting whose default is None is a number, or none: in TOML the text "none".
     """
     whole, number = isinstance(value, int), isinstance(value, int | float)
     if isinstance(like, bool):
@@ -118,9 +122,15 @@ def check_type(name: str, value: Any, like: Any) -> None:
     elif isinstance(like, float):
         fits, kind = number and not isinstance(value, bool), "a number"
     elif like is None:
-        fits, kind = (number and not isinstance(value, bool)) or value == "none", 'a number, or "none"'
+        fits, kind = (
+            (number and not isinstance(value, bool)) or value in (None, "none"),
+            'a number, or "none"',
+        )
     elif isinstance(like, tuple):
-        fits, kind = isinstance(value, list) and all(isinstance(v, str) for v in value), "a list of texts"
+        fits, kind = (
+            isinstance(value, list | tuple) and all(isinstance(v, str) for v in value),
+            "a list of texts",
+        )
     else:
         fits, kind = isinstance(value, str), "a text"
     if not fits:

@@ -97,3 +97,18 @@ def test_what_could_not_run_is_not_shown(values, words, capsys):
     assert main(["config", "show", "rl", *given]) == 2
     said = capsys.readouterr()
     assert words in said.err and said.err.count("\n") == 1 and not said.out
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[]", "3", "null", "{", '{"steps": "x"}', '{"steps": null}', '{"steps": true}', '{"steps": 1e999}',
+        '{"policy": 3}', '{"policy": {"x": 1}}', '{"judge": 5}', '{"families": [1]}',
+        '{"engine": {"processes": "2"}}',
+    ],
+)  # fmt: skip
+def test_a_damaged_configuration_of_a_run_is_told_when_it_is_resumed(text, tmp_path, capsys):
+    (tmp_path / "config.json").write_text(text)
+    assert main(["rl", "--out", str(tmp_path), "--resume"]) == 2
+    said = capsys.readouterr().err
+    assert f"{tmp_path / 'config.json'}: this is no configuration of a run" in said and said.count("\n") == 1

@@ -85,7 +85,10 @@ def configured(args: argparse.Namespace, kind: type[Config], *names: str) -> Con
     config = config_of(args.rung, kind)
     file = args.out / "config.json" if getattr(args, "resume", False) else None
     if file and file.is_file():
-        config = kind.from_json(file.read_text(encoding="utf-8", errors="replace"))
+        try:
+            config = kind.from_json(file.read_text(encoding="utf-8", errors="replace"))
+        except SailRLError as error:
+            raise SailRLError(f"{file}: {error}; name another --out") from None
     return config.with_values(given(args, *names))
 
 
