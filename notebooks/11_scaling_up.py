@@ -609,9 +609,10 @@ print(launch(RUNG, "rl", f"{tiny} --set judge=exact --checkpoint runs/try-sft/po
 # - **Packages**: `pip install -c constraints.txt -e '.[gpu]'` for one GPU, `'.[node]'` for a node; verl wants
 #   an environment of its own (`'.[verl]'`, `constraints-verl.txt`).
 # - **Policy**: its weights come from the hub. SAIL-VL2 brings code of its own, which is run only where you
-#   say `--set policy.remote_code=true`; untested.
-# - **Data**: `sailrl-lite curate sft` and `curate rl` (notebook 01) leave a `data.parquet` in their `--out`;
-#   name it with `--data`.
+#   say `--set policy.remote_code=true`; untested, and refused if it lacks the interface that training here
+#   needs, as what is public of it does. Then another policy climbs: `--set checkpoint=NAME`.
+# - **Data**: `sailrl-lite curate sft` and `curate rl` (notebook 01) leave a `data.parquet` in
+#   `runs/curate-sft` and `runs/curate-rl`, where the rung looks for it; another file is named with `--data`.
 # - **Judge**: its key goes into `OPENAI_API_KEY` and nowhere else. That of `node` is one you serve yourself,
 #   on GPUs that are *not* among the eight: `vllm serve Qwen/Qwen2.5-VL-32B-Instruct --port 8001`. A budget
 #   (`llm:MODEL,max_calls=100000`) stops a run before the bill does, and `sailrl-lite judge-check` says how
