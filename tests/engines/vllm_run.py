@@ -180,6 +180,7 @@ def check(table: pd.DataFrame, out: Path) -> None:
 
 
 def main(out: Path) -> None:
+    shutil.rmtree(out, ignore_errors=True)
     for_cpu()
     for weights in ("full", "lora"):
         config = replace(RUN, policy=PolicyConfig(weights=weights))
