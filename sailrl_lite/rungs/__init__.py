@@ -62,7 +62,7 @@ def read_rung(name: str) -> Rung:
     if not own_file and name not in RUNGS:
         raise SailRLError(f"unknown rung {name!r}; {suggest(name, RUNGS)}, or a .toml file of your own")
     file = Path(name) if own_file else Path(__file__).parent / f"{name}.toml"
-    table = read_toml(file, f"the rung {name}")
+    table = read_toml(file, "the values of a rung")
     known: dict[str, Any] = {}
     for section, kind in (SECTIONS | _PARTS).items():
         known |= {f"{section}.{setting}": usual for setting, usual in kind().flat().items()}

@@ -59,7 +59,7 @@ CHAT_TEMPLATE = (
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 CAPTION = "What does the picture show?"
-_REMEDY = "make it with `sailrl-lite sft`, or name another with --checkpoint"
+_REMEDY = "make it with `sailrl-lite sft` or `sailrl-lite rl`, or name another with --checkpoint"
 _PIECE = Regex(r" ?[A-Za-z]+|\\[a-z]+\{|[0-9]|\s|.")
 
 
