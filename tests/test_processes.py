@@ -295,3 +295,14 @@ def test_processes_with_different_settings_are_refused(tmp_path):
     assert done.returncode and not (tmp_path / "run").exists()
     (line,) = ours(done.stderr)
     assert "processes 0 and 1 have different settings (seed 0 and 1); start all with the same" in line
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_is_told_by_the_one_that_waits_for_it(tmp_path):
+    done = launch("tests.engines.one_killed", *command("rl", tmp_path / "run", 5, **TINY)[1:])
+    assert done.returncode
+    # Unless the launcher has seen it first, and ended the other one before it could speak.
+    for line in ours(done.stderr):
+        assert "another process of the launch has ended without a word" in line and "--resume" in line
+    assert "SIGKILL" in done.stderr and "[rank0]" not in done.stderr and "RuntimeError" not in done.stderr
+    assert last_checkpoint(tmp_path / "run" / "trainer").name == "checkpoint-4"

@@ -78,6 +78,11 @@ def in_all_processes(
             if follows or distributed.distributed_c10d._get_default_store().add("sailrl_lite/failed", 1) > 1:
                 time.sleep(_GRACE)  # the launcher kills all when one ends: the one that tells must end first
                 raise SystemExit(2) from error
+            if isinstance(error, distributed.DistError) or "closed by peer" in str(error):
+                raise SailRLError(
+                    "another process of the launch has ended without a word (killed, or out of memory?); "
+                    "go on with --resume"
+                ) from error
             raise
         first = index() == 0
         distributed.destroy_process_group()
