@@ -32,6 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         try:
             args = build_parser().parse_args(argv)
+            _check_launch(args)
             status = args.run(args)
         except SailRLError as error:
             _complain(f"error: {error}")
@@ -55,6 +56,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         _complain(f"error: the output cannot be written: {error.strerror}")
         _silence(sys.stdout)
         return 2
+
+
+def _check_launch(args: argparse.Namespace) -> None:
+    """Of a command that several processes were started with, what is made for one would be done twice."""
+    launched = "LOCAL_RANK" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1"
+    if launched and not getattr(args, "together", False):
+        raise SailRLError(
+            f"{args.command} runs in one process, and sft and rl in several; start it without a launcher"
+        )
 
 
 def _open_streams() -> None:
@@ -84,7 +94,7 @@ def build_parser() -> argparse.ArgumentParser:
         prog="sailrl-lite", description="SAIL-RL in small: teach a multimodal model when and how to think."
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    subparsers = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
     add_score(subparsers)
     add_commands(subparsers)
     return parser

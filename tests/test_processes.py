@@ -14,6 +14,7 @@ import torch
 import yaml
 from judge_server import JudgeServer, asked_keys, chat
 
+from sailrl_lite.cli import main
 from sailrl_lite.config import EngineConfig, RLConfig
 from sailrl_lite.errors import SailRLError
 from sailrl_lite.training.models import load_checkpoint
@@ -68,6 +69,16 @@ def test_a_launch_that_is_not_the_configuration_is_refused_with_the_command(monk
     check_launch(EngineConfig(processes=8, sharding="zero3"), 8)
     with pytest.raises(SailRLError, match="sharding=zero3"):
         check_launch(EngineConfig(processes=8, sharding="fsdp2"), 8)
+
+
+@pytest.mark.parametrize("command", ["evaluate", "preview", "spine", "judge-train", "plan"])
+def test_a_launcher_does_nothing_twice_that_is_made_for_one_process(command, monkeypatch, capsys):
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert main([command]) == 2
+    assert f"error: {command} runs in one process" in capsys.readouterr().err
+    assert main(["rl", "--set", "promts=8"]) == 2
+    assert "did you mean 'prompts'" in capsys.readouterr().err  # that is, it began
 
 
 def test_alone_a_process_is_the_first_and_agrees_with_itself():

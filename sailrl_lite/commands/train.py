@@ -52,7 +52,7 @@ def add_sft(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--checkpoint", help="folder of the policy to start from (default: none; with --data the shipped one)"
     )
-    parser.set_defaults(run=run_sft)
+    parser.set_defaults(run=run_sft, together=True)
 
 
 def run_sft(args: argparse.Namespace) -> int:
@@ -76,7 +76,7 @@ def add_rl(subparsers: Subparsers) -> None:
     add_run_options(parser, "runs/rl", RLConfig)
     add_rl_options(parser)
     add_data_option(parser)
-    parser.set_defaults(run=run_rl)
+    parser.set_defaults(run=run_rl, together=True)
 
 
 def run_rl(args: argparse.Namespace) -> int:
