@@ -11,7 +11,8 @@ from sailrl_lite.commands.options import (
     configured,
     given,
 )
-from sailrl_lite.config import EvaluateConfig, RLConfig, SFTConfig, check_rounding
+from sailrl_lite.config import EvaluateConfig, RLConfig, SFTConfig
+from sailrl_lite.engines import check_rounding
 from sailrl_lite.errors import SailRLError
 from sailrl_lite.rungs import SECTIONS, config_of, origins, read_rung
 from sailrl_lite.text import columns

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sailrl_lite.config import PlanConfig, RLConfig, check_rounding
+from sailrl_lite.config import PlanConfig, RLConfig
+from sailrl_lite.engines import check_rounding
 from sailrl_lite.errors import SailRLError
 from sailrl_lite.export.verl_values import refuse as refuse_verl
 from sailrl_lite.plan.estimate import Config, Plan, make_plan

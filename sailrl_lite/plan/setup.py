@@ -2,17 +2,8 @@
 
 from dataclasses import dataclass
 
-from sailrl_lite.config import (
-    KL_ROWS,
-    Attention,
-    Dtype,
-    PlanConfig,
-    RLConfig,
-    Sampler,
-    SFTConfig,
-    Sharding,
-    Weights,
-)
+from sailrl_lite.config import KL_ROWS, PlanConfig, RLConfig, SFTConfig
+from sailrl_lite.engines import Attention, Dtype, Sampler, Sharding, Weights
 from sailrl_lite.plan.shapes import Shape
 
 Stage = str  # "sft" or "rl"

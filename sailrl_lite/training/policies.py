@@ -35,7 +35,7 @@ from safetensors.torch import load_file
 from transformers import AutoTokenizer, BitsAndBytesConfig
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
-from sailrl_lite.config import EngineConfig, PolicyConfig, check_four_bits, check_rounding
+from sailrl_lite.engines import EngineConfig, PolicyConfig, check_four_bits, check_rounding
 from sailrl_lite.errors import SailRLError
 from sailrl_lite.pictures import upright
 from sailrl_lite.training import custom

@@ -19,7 +19,8 @@ from accelerate import PartialState
 from torch import distributed
 
 from sailrl_lite import files
-from sailrl_lite.config import EngineConfig, RLConfig, SFTConfig
+from sailrl_lite.config import RLConfig, SFTConfig
+from sailrl_lite.engines import EngineConfig
 from sailrl_lite.errors import SailRLError
 
 _RUNGS = Path(__file__).resolve().parent.parent / "rungs"  # where the configurations of accelerate are

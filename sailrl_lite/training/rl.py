@@ -8,7 +8,8 @@ import torch
 from transformers.trainer_callback import PrinterCallback
 from trl import GRPOConfig
 
-from sailrl_lite.config import RLConfig, checkpoint_of, device_rows
+from sailrl_lite.config import RLConfig, checkpoint_of
+from sailrl_lite.engines import device_rows
 from sailrl_lite.errors import SailRLError
 from sailrl_lite.judges.specs import get_judge
 from sailrl_lite.rewards import for_trl, get_reward

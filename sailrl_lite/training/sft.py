@@ -22,8 +22,8 @@ from sailrl_lite.config import (
     PolicyConfig,
     SFTConfig,
     checkpoint_of,
-    device_rows,
 )
+from sailrl_lite.engines import device_rows
 from sailrl_lite.errors import SailRLError
 from sailrl_lite.files import saving, write_text
 from sailrl_lite.training.callbacks import StopBetweenBatches, Watch, stop_on_interrupt

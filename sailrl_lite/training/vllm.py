@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from PIL import Image
 
-from sailrl_lite.config import EngineConfig, PolicyConfig, RLConfig, check_sampler
+from sailrl_lite.config import RLConfig
+from sailrl_lite.engines import EngineConfig, PolicyConfig, check_sampler
 from sailrl_lite.errors import SailRLError
 
 _INSTALL = "install it with `pip install 'sailrl-lite[gpu]'`, or set engine.sampler=transformers"
