@@ -311,6 +311,7 @@ def test_a_judge_without_any_verdict(tmp_path: Path) -> None:
         warnings.simplefilter("error")
         report = report_of(Scripted(*CAUSES), tmp_path, size=40)
     assert report["verdicts"] == 0 and report["causes"] == {"timeout": 40, "refusal": 40}
+    assert "no verdict: timeout 40, refusal 40." in overview(report)
     for line in (*report["overall"], *report["source"]):
         assert line["accuracy"] is None and line["verdicts"] == 0 and line["no_verdicts"] > 0
     assert "| timeout |    40 |" in (tmp_path / "judge-check.md").read_text()

@@ -14,6 +14,9 @@ def overview(report: dict[str, Any]) -> str:
         f"{report['judge']}: {report['verdicts']:,} verdicts, {report['no_verdicts']:,} times no verdict, on "
         f"{settings['traces']:,} traces, {settings['repeats']} opinions each, in {report['seconds']:,.1f} s."
     ]
+    if report["causes"]:
+        causes = ", ".join(f"{cause} {n:,}" for cause, n in report["causes"].items())
+        lines.append(f"Why there was no verdict: {causes}.")
     if report["stopped"]:
         whole = settings["traces"] * settings["repeats"]
         lines.append(f"It stopped after {asked:,} of {whole:,} opinions: {report['stopped']}.")
