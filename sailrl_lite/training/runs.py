@@ -1,6 +1,7 @@
 """Run folders: one run each, known by its configuration, resumed from its last whole checkpoint."""
 
 import json
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,10 @@ from sailrl_lite.training.models import bare, read_policy
 from sailrl_lite.training.policies import restore_adapters
 from sailrl_lite.training.processes import first_does
 
+# `claim_folder` has compared all settings by then, and how many rows a device takes may differ.
+logging.getLogger("transformers.trainer_utils").addFilter(
+    lambda record: "do not match the ones in the `trainer_state.json`" not in record.getMessage()
+)
 _LAST_FILE = "trainer_state.json"  # the trainer writes it after weights, optimizer and random state
 
 
