@@ -17,6 +17,7 @@ from PIL import Image
 
 from sailrl_lite.config import SHIPPED
 from sailrl_lite.curation.choices import to_open
+from sailrl_lite.curation.curate import Source, curate_rl
 from sailrl_lite.curation.mix import Decontaminate, References, mix_step, part_of, read_references
 from sailrl_lite.curation.options import list_options
 from sailrl_lite.curation.passrate import MicroSampler, PassRate, VLLMSampler
@@ -337,6 +338,16 @@ def test_vllm_is_asked_with_a_seed_for_each_row(monkeypatch):
     image, text = messages[0][0]["content"]
     assert image["image_url"]["url"].startswith("data:image/png;base64,") and text["text"] == "How much is 1?"
     assert both[1].seed == alone[0].seed != both[0].seed and both[0].n == 4
+
+
+def test_a_curation_takes_vllm_for_the_tries_and_tells_what_it_cannot_load(tmp_path, monkeypatch):
+    def load(model):
+        raise RuntimeError("no device\nand more")
+
+    monkeypatch.setitem(sys.modules, "vllm", types.SimpleNamespace(LLM=load))
+    options, source = RLOptions(sampler="vllm"), Source(micro=26)
+    with pytest.raises(SailRLError, match=r"vLLM cannot load some/model \(no device\); take sampler="):
+        curate_rl(source, tmp_path / "out", options, checkpoint="some/model", bar=False)
 
 
 def test_without_vllm_one_is_told(monkeypatch):

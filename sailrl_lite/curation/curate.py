@@ -15,7 +15,7 @@ from typing import Any
 from sailrl_lite.config import SHIPPED
 from sailrl_lite.curation.annotate import LLMTeacher, MicroTeacher, Teacher
 from sailrl_lite.curation.mix import References, read_references
-from sailrl_lite.curation.passrate import MicroSampler, PassRate
+from sailrl_lite.curation.passrate import MicroSampler, PassRate, Sampler, VLLMSampler
 from sailrl_lite.curation.pipeline import Dropped, Step, run
 from sailrl_lite.curation.quality import DirectAccuracy
 from sailrl_lite.curation.readers import read_file, read_micro, read_source
@@ -113,12 +113,19 @@ def curate_rl(
     Raises:
         SailRLError: as in `curate_sft`.
     """
-    sampler = None if checkpoint is None else _sampler(checkpoint, max_new_tokens=options.max_new_tokens)
+    sampler = None if checkpoint is None else _trier(checkpoint, options)
     accuracy = _direct_accuracy(out, checkpoint or "", options)
     known = References(read_references(references)) if references else None
     steps = rl_steps(options, sampler, out / SCORES, known, accuracy)
     settings = {"kind": "rl", "references": list(references), "checkpoint": checkpoint} | asdict(options)
     return _curate(source, out, steps, settings, workers, bar)
+
+
+def _trier(checkpoint: str, options: RLOptions) -> Sampler:
+    """Who tries STEM rows."""
+    if options.sampler == "vllm":
+        return VLLMSampler(checkpoint or str(SHIPPED), max_new_tokens=options.max_new_tokens)
+    return _sampler(checkpoint, max_new_tokens=options.max_new_tokens)
 
 
 def _sampler(checkpoint: str, **options: Any) -> MicroSampler:

@@ -156,7 +156,7 @@ class MicroSampler:
 
 @dataclass(frozen=True)
 class VLLMSampler:
-    """A vision-language model on a GPU, through vLLM. No part of this project's own tests has run it on one.
+    """A vision-language model on a GPU, through vLLM. `make check-vllm` has run it, but on a CPU.
 
     Attributes:
         model: a folder, or a hub's name; then the name stands for the weights.
@@ -177,7 +177,13 @@ class VLLMSampler:
             from vllm import LLM
         except ImportError as error:
             raise SailRLError(f"{self.model} needs vLLM: pip install 'sailrl-lite[gpu]'") from error
-        return LLM(self.model)
+        try:
+            return LLM(self.model)
+        except Exception as error:  # whatever the library raises of a model, or of a machine without a GPU
+            first = str(error).strip().partition("\n")[0]
+            raise SailRLError(
+                f"vLLM cannot load {self.model} ({first}); take sampler=transformers, or another --checkpoint"
+            ) from error
 
     def __call__(self, rows: Sequence[Row], tries: int, seed: int) -> list[list[str]]:
         engine = self._engine

@@ -8,6 +8,7 @@ from sailrl_lite.settings import Settings
 
 LabelRule = Literal["kind", "form", "accuracy"]
 Mode = Literal["report", "drop"]
+Trier = Literal["transformers", "vllm"]
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class RLOptions(Settings):
         direct: with "accuracy", the share of right direct answers from which on thinking is not needed.
         tries, low, high: STEM rows stay if the share of right ones among `tries` lies strictly between; a
             `low` under 0 keeps those that are never right, a `high` over 1 those that always are.
+        sampler: of the tries: "transformers", in this process, or "vllm", for a large policy on a GPU.
         max_new_tokens: of a try; a large policy needs more than the micro one.
         stem, general: the mix; the account's is 50 to 20. 0 leaves a part out.
         overlaps: what becomes of rows that are in an evaluation set, "report" or "drop".
@@ -67,6 +69,7 @@ class RLOptions(Settings):
     tries: int = 4
     low: float = 0.0
     high: float = 1.0
+    sampler: Trier = "transformers"
     max_new_tokens: int = 64
     stem: float = 50.0
     general: float = 20.0
@@ -87,7 +90,11 @@ class RLOptions(Settings):
         "batch": (1, 10**6),
         "seed": (0, 2**32 - 1),
     }
-    choices: ClassVar = {"label": get_args(LabelRule), "overlaps": get_args(Mode)}
+    choices: ClassVar = {
+        "label": get_args(LabelRule),
+        "sampler": get_args(Trier),
+        "overlaps": get_args(Mode),
+    }
 
     def check(self) -> None:
         super().check()

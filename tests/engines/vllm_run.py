@@ -5,8 +5,9 @@
 A colocated vLLM, as TRL starts it, rolls out for `train_rl` on the micro policy, with all weights and with
 adapters; at each batch its greedy responses are compared with those of `rollout.sample` on the weights being
 trained, so weights that are not pushed, a prompt that is not the same or a picture that is lost would show.
-Then a server answers the requests that TRL sends it. What is not proven here, since it needs CUDA: the push
-of weights to a server (NCCL), sleep mode, and vLLM's own kernels for GPUs.
+Then curation's tries of a problem are compared in the same way, and a server answers the requests that TRL
+sends it. What is not proven here, since it needs CUDA: the push of weights to a server (NCCL), sleep mode, and
+vLLM's own kernels for GPUs.
 
 Everything in `for_cpu` is for this machine alone; the code under test has no part in it.
 """
@@ -36,12 +37,15 @@ os.environ |= {
 import pandas as pd
 import torch
 import trl.generation.vllm_generation as trl_vllm
+import vllm
 import vllm.model_executor.layers.utils as vllm_layers
 import vllm.model_executor.models.qwen2_5_vl as vllm_qwen
 import vllm.transformers_utils.processors as vllm_processors
 from trl.generation.vllm_client import VLLMClient
 
 from sailrl_lite.config import SHIPPED, EngineConfig, PolicyConfig, RLConfig
+from sailrl_lite.curation.passrate import MicroSampler, VLLMSampler
+from sailrl_lite.curation.readers import read_micro
 from sailrl_lite.errors import SailRLError
 from sailrl_lite.training import rollout
 from sailrl_lite.training.dapo import DapoTrainer
@@ -61,7 +65,7 @@ def for_cpu() -> None:
         layer, "cpu_linear", torch.nn.functional.linear
     )
     # vLLM makes 16 bits of 32 unless told; TRL does not tell.
-    trl_vllm.LLM = partial(trl_vllm.LLM, dtype="float32", enforce_eager=True)
+    trl_vllm.LLM = vllm.LLM = partial(vllm.LLM, dtype="float32", enforce_eager=True)
     trl_vllm.empty_cache = lambda: None
     # The micro policy has no processor of videos.
     vllm_qwen.Qwen2_5_VLProcessor = vllm_processors.MicroProcessor = MicroProcessor
@@ -179,6 +183,16 @@ def check(table: pd.DataFrame, out: Path) -> None:
     assert (table["picture tokens if allowed"] > 0).all()  # so the line above can fail
 
 
+def same_tries() -> None:
+    """What `curate rl` asks of vLLM against what it asks of transformers, all but greedily."""
+    rows, cold = list(read_micro(52)), 0.01
+    own = MicroSampler(SHIPPED, cold)(rows, 1, 0)
+    theirs = VLLMSampler(str(SHIPPED), cold, 64)(rows, 1, 0)
+    same = sum(a == b for a, b in zip(own, theirs, strict=True))
+    print(f"tries: {same} of {len(rows)} alike", flush=True)
+    assert same >= 0.9 * len(rows)
+
+
 def main(out: Path) -> None:
     shutil.rmtree(out, ignore_errors=True)
     for_cpu()
@@ -188,6 +202,7 @@ def main(out: Path) -> None:
         check(table, out / f"{weights}.csv")
         assert (table["same seed alike"] == 1).all()
         assert table["kl"].iloc[-1] > table["kl"].iloc[0]  # the policy moved, and vLLM with it
+    same_tries()
     without_push()
     with server(out) as engine:
         check(run(replace(RUN, steps=1, engine=engine), out / "server"), out / "server.csv")
