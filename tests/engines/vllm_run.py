@@ -6,8 +6,8 @@ A colocated vLLM, as TRL starts it, rolls out for `train_rl` on the micro policy
 adapters; at each batch its greedy responses are compared with those of `rollout.sample` on the weights being
 trained, so weights that are not pushed, a prompt that is not the same or a picture that is lost would show.
 Then curation's tries of a problem are compared in the same way, and a server answers the requests that TRL
-sends it. What is not proven here, since it needs CUDA: the push of weights to a server (NCCL), sleep mode, and
-vLLM's own kernels for GPUs.
+sends it. What is not proven here, since it needs CUDA: the push of weights to a server (NCCL), sleep mode,
+and vLLM's own kernels for GPUs.
 
 Everything in `for_cpu` is for this machine alone; the code under test has no part in it.
 """
