@@ -6,10 +6,11 @@ A colocated vLLM, as TRL starts it, rolls out for `train_rl` on the micro policy
 adapters; at each batch its greedy responses are compared with those of `rollout.sample` on the weights being
 trained, so weights that are not pushed, a prompt that is not the same or a picture that is lost would show.
 Then curation's tries of a problem are compared in the same way, and a server answers the requests that TRL
-sends it. What is not proven here, since it needs CUDA: the push of weights to a server (NCCL), sleep mode,
-and vLLM's own kernels for GPUs.
+sends it. Before all, the part of `make gpu` with vLLM runs small, on a policy as the hub has it. What is not
+proven here, since it needs CUDA: the push of weights to a server (NCCL), sleep mode, and vLLM's own kernels
+for GPUs.
 
-Everything in `for_cpu` is for this machine alone; the code under test has no part in it.
+Everything in `for_cpu` and `for_micro` is for this test alone; the code under test has no part in it.
 """
 
 import json
@@ -43,6 +44,7 @@ import vllm.model_executor.models.qwen2_5_vl as vllm_qwen
 import vllm.transformers_utils.processors as vllm_processors
 from trl.generation.vllm_client import VLLMClient
 
+from sailrl_lite.bench.gpu_part import measure
 from sailrl_lite.config import SHIPPED, EngineConfig, PolicyConfig, RLConfig
 from sailrl_lite.curation.passrate import MicroSampler, VLLMSampler
 from sailrl_lite.curation.readers import read_micro
@@ -59,15 +61,20 @@ PORT = 8123
 
 
 def for_cpu() -> None:
-    """What vLLM's CPU build lacks, and what the micro policy lacks for vLLM."""
+    """What vLLM's CPU build lacks."""
     # Weights are packed on loading and could not be loaded again: keep them as they are.
     vllm_layers.dispatch_cpu_unquantized_gemm = lambda layer, remove_weight: setattr(
         layer, "cpu_linear", torch.nn.functional.linear
     )
-    # vLLM makes 16 bits of 32 unless told; TRL does not tell.
-    trl_vllm.LLM = vllm.LLM = partial(vllm.LLM, dtype="float32", enforce_eager=True)
+    trl_vllm.LLM = vllm.LLM = partial(vllm.LLM, enforce_eager=True)
     trl_vllm.empty_cache = lambda: None
-    # The micro policy has no processor of videos.
+
+
+def for_micro() -> None:
+    """What the micro policy lacks for vLLM."""
+    # vLLM makes 16 bits of 32 unless told; TRL does not tell.
+    trl_vllm.LLM = vllm.LLM = partial(vllm.LLM, dtype="float32")
+    # It has no processor of videos.
     vllm_qwen.Qwen2_5_VLProcessor = vllm_processors.MicroProcessor = MicroProcessor
 
 
@@ -193,9 +200,19 @@ def same_tries() -> None:
     assert same >= 0.9 * len(rows)
 
 
+def dry_run(out: Path) -> None:
+    """The part of `make gpu` with vLLM, small: adapters in bfloat16, in a process of its own as there."""
+    out.mkdir(parents=True)
+    measure("policy", out, small=True)
+    measured = measure("rl-vllm", out, small=True)
+    assert measured.rollout_tokens == 2 * 2 * 8 and measured.step_seconds > measured.rollout_seconds > 0
+    print(f"dry run: {measured}", flush=True)
+
+
 def main(out: Path) -> None:
     shutil.rmtree(out, ignore_errors=True)
-    for_cpu()
+    subprocess.run([sys.executable, __file__, str(out / "dry-run"), "dry-run"], check=True)
+    for_micro()
     for weights in ("full", "lora"):
         config = replace(RUN, policy=PolicyConfig(weights=weights))
         table = run(config, out / weights)
@@ -209,4 +226,5 @@ def main(out: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    for_cpu()
+    (dry_run if sys.argv[2:] == ["dry-run"] else main)(Path(sys.argv[1]))
