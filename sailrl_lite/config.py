@@ -1,5 +1,6 @@
 """Run configurations: every value of a run in one printable object; the defaults are the preview rung's."""
 
+import re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal, get_args
@@ -330,6 +331,15 @@ class PlanConfig(Settings):
                 f"picture_tokens must be at most prompt_tokens, not {self.picture_tokens} of "
                 f"{self.prompt_tokens}: the prompt's tokens hold the picture's"
             )
+
+
+def is_hub_name(checkpoint: str | Path) -> bool:
+    """Whether a checkpoint has the form of a name on the hub, OWNER/NAME, and no folder stands there.
+
+    >>> is_hub_name("Qwen/Qwen2.5-VL-3B-Instruct"), is_hub_name("runs/sft/policy"), is_hub_name("../policy")
+    (True, False, False)
+    """
+    return bool(re.fullmatch(r"\w[\w.-]*/[\w.-]+", str(checkpoint))) and not Path(checkpoint).exists()
 
 
 def checkpoint_of(config: RLConfig | JudgeConfig | SFTConfig | EvaluateConfig) -> Path:

@@ -35,14 +35,7 @@ class Settings:
 
     def flat(self) -> dict[str, Any]:
         """Every value by its name, those of a part as `part.name`."""
-        values: dict[str, Any] = {}
-        for field in fields(self):  # type: ignore[arg-type]
-            value = getattr(self, field.name)
-            if is_dataclass(value):
-                values |= {f"{field.name}.{f.name}": getattr(value, f.name) for f in fields(value)}
-            else:
-                values[field.name] = value
-        return values
+        return flat_table(asdict(self))  # type: ignore[call-overload]
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=2) + "\n"  # type: ignore[call-overload]
@@ -114,23 +107,19 @@ def check_type(name: str, value: Any, like: Any) -> None:
 
     A setting whose default is None is a number, or none: in TOML the text "none".
     """
-    whole, number = isinstance(value, int), isinstance(value, int | float)
+    truth = isinstance(value, bool)  # which is an int to Python
+    whole, number = isinstance(value, int) and not truth, isinstance(value, int | float) and not truth
     if isinstance(like, bool):
-        fits, kind = isinstance(value, bool), "true or false"
+        fits, kind = truth, "true or false"
     elif isinstance(like, int):
-        fits, kind = whole and not isinstance(value, bool), "a whole number"
+        fits, kind = whole, "a whole number"
     elif isinstance(like, float):
-        fits, kind = number and not isinstance(value, bool), "a number"
+        fits, kind = number, "a number"
     elif like is None:
-        fits, kind = (
-            (number and not isinstance(value, bool)) or value in (None, "none"),
-            'a number, or "none"',
-        )
+        fits, kind = number or value in (None, "none"), 'a number, or "none"'
     elif isinstance(like, tuple):
-        fits, kind = (
-            isinstance(value, list | tuple) and all(isinstance(v, str) for v in value),
-            "a list of texts",
-        )
+        texts = isinstance(value, list | tuple) and all(isinstance(v, str) for v in value)
+        fits, kind = texts, "a list of texts"
     else:
         fits, kind = isinstance(value, str), "a text"
     if not fits:

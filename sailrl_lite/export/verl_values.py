@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from sailrl_lite.config import CLIP_HIGH, CLIP_LOW, RLConfig, checkpoint_of
+from sailrl_lite.config import CLIP_HIGH, CLIP_LOW, RLConfig, checkpoint_of, is_hub_name
 from sailrl_lite.errors import SailRLError
 from sailrl_lite.judges.specs import read_spec
 from sailrl_lite.rewards import get_reward
@@ -179,8 +179,7 @@ def update_prompts(config: RLConfig) -> int:
 def _policy_path(config: RLConfig) -> str:
     """The absolute path of a folder, also of one that is still to be made; a name of the hub as it is."""
     folder = checkpoint_of(config)
-    named = len(folder.parts) <= 2 and not folder.is_dir()  # the hub has OWNER/NAME
-    return str(folder) if named else str(folder.resolve())
+    return str(folder) if is_hub_name(folder) else str(folder.resolve())
 
 
 def _notes(config: RLConfig, update: int, epochs: int) -> list[str]:

@@ -16,7 +16,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 
-from sailrl_lite.config import EvaluateConfig, checkpoint_of
+from sailrl_lite.config import EvaluateConfig, checkpoint_of, is_hub_name
 from sailrl_lite.errors import SailRLError, suggest
 from sailrl_lite.files import write_text
 from sailrl_lite.response import parse_response
@@ -148,6 +148,6 @@ def _checkpoint(config: EvaluateConfig) -> str:
     folder = checkpoint_of(config)
     if any((folder / name).is_file() for name in ("config.json", "adapter_config.json")):
         return str(folder.resolve())
-    if re.fullmatch(r"[\w.-]+/[\w.-]+", config.checkpoint) and not folder.exists():
+    if is_hub_name(config.checkpoint):
         return config.checkpoint
     raise SailRLError(f"no checkpoint in {folder}; name another with --checkpoint")

@@ -135,7 +135,8 @@ def _changes(config: Config) -> list[dict[str, str]]:
 def _fits(stages: Sequence[Stage], change: dict[str, str], assumed: PlanConfig) -> bool:
     try:
         for config, shape in stages:
-            changed = config.with_values({name: v for name, v in change.items() if name in config.flat()})
+            known = config.flat()
+            changed = config.with_values({name: v for name, v in change.items() if name in known})
             check_trainable(changed)
             if make_plan(changed, assumed, shape).problem:
                 return False

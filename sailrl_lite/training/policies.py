@@ -8,7 +8,6 @@ import copy
 import importlib.util
 import json
 import os
-import re
 import shutil
 import sys
 from pathlib import Path
@@ -35,6 +34,7 @@ from safetensors.torch import load_file
 from transformers import AutoTokenizer, BitsAndBytesConfig
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
+from sailrl_lite.config import is_hub_name
 from sailrl_lite.engines import EngineConfig, PolicyConfig, check_four_bits, check_rounding
 from sailrl_lite.errors import SailRLError
 from sailrl_lite.pictures import upright
@@ -164,7 +164,7 @@ def find_checkpoint(checkpoint: str | Path, revision: str = "") -> Path:
         pass
     except (OSError, ValueError) as error:  # too long, a null byte, or not to be entered
         raise SailRLError(f"no checkpoint can be in {name[:60]!r} ({error}); name another") from error
-    if folder.exists() or not re.fullmatch(r"\w[\w.-]*/[\w.-]+", name):
+    if not is_hub_name(name):
         return folder
     try:
         return Path(snapshot_download(name, revision=revision or None, ignore_patterns=_NOT_WEIGHTS))

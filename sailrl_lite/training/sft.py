@@ -15,15 +15,8 @@ from transformers.trainer_callback import PrinterCallback
 from trl import SFTConfig as TrlConfig
 from trl import SFTTrainer
 
-from sailrl_lite.config import (
-    SHIPPED,
-    Architecture,
-    JudgeConfig,
-    PolicyConfig,
-    SFTConfig,
-    checkpoint_of,
-)
-from sailrl_lite.engines import device_rows
+from sailrl_lite.config import SHIPPED, Architecture, JudgeConfig, SFTConfig, checkpoint_of
+from sailrl_lite.engines import PolicyConfig, device_rows
 from sailrl_lite.errors import SailRLError
 from sailrl_lite.files import saving, write_text
 from sailrl_lite.training.callbacks import StopBetweenBatches, Watch, stop_on_interrupt
